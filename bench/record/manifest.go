@@ -1,0 +1,144 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// ManifestSchema is the version of the run directory. A reader refuses a newer
+// one; additions that old readers can overlook do not raise it.
+const ManifestSchema = 1
+
+// RunOutcome is how a whole run ended.
+type RunOutcome string
+
+// The outcomes of a run. A directory whose manifest says RunRunning was left
+// by a process that is still at work or was killed.
+const (
+	RunRunning     RunOutcome = "running"
+	RunCompleted   RunOutcome = "completed"
+	RunInterrupted RunOutcome = "interrupted"
+	RunAborted     RunOutcome = "aborted" // interrupted twice, or a fault of ours
+)
+
+// Manifest says under which conditions a run was made. It never holds a
+// secret: header values are left out, the command line is masked.
+type Manifest struct {
+	Schema  int    `json:"schema"`
+	ID      string `json:"id"`
+	Tool    Build  `json:"tool"`
+	Command string `json:"command"`
+	// Config is the effective configuration, by option name.
+	Config map[string]json.RawMessage `json:"config,omitempty"`
+
+	Target Target `json:"target"`
+	Load   Load   `json:"load"`
+
+	Seed         uint64 `json:"seed"`
+	Salt         string `json:"salt,omitempty"`
+	WorkloadHash string `json:"workload_hash,omitempty"`
+	Workload     string `json:"workload,omitempty"` // in words
+	// Goodput holds the service level objectives by metric tag, in the unit
+	// the metric is shown in.
+	Goodput map[string]float64 `json:"goodput,omitempty"`
+
+	Host Host `json:"host"`
+	// Stamps names where event times come from: read (our own, after the
+	// read) or kernel.
+	Stamps string `json:"stamps"`
+
+	Conditions []Condition `json:"conditions,omitempty"`
+	// Dropped lists request fields that the server refused in the preflight
+	// and that no measured request carries.
+	Dropped []DroppedField `json:"dropped_fields,omitempty"`
+	// Input lists what was skipped in the input file.
+	Input *Input `json:"input,omitempty"`
+
+	// Origin is the wall time of offset 0. It serves people only: no interval
+	// is ever computed from it.
+	Origin time.Time `json:"origin"`
+	// MeasureStart and MeasureEnd bound the sending of measured requests.
+	MeasureStart Time `json:"measure_start,omitzero"`
+	MeasureEnd   Time `json:"measure_end,omitzero"`
+
+	Outcome RunOutcome `json:"outcome"`
+	// Sent counts the measured requests handed to the transport, Unsent those
+	// that were due and never sent, MaxInFlight the most at one time.
+	Sent        int64 `json:"sent"`
+	Unsent      int64 `json:"unsent"`
+	MaxInFlight int64 `json:"max_in_flight"`
+}
+
+// Build identifies the tool.
+type Build struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Go      string `json:"go"`
+}
+
+// Target is the system under test, as it was addressed.
+type Target struct {
+	URL          string `json:"url"` // of the endpoint, without user info and query values
+	Model        string `json:"model"`
+	EndpointType string `json:"endpoint_type"`
+	Streaming    bool   `json:"streaming"`
+	Simulated    bool   `json:"simulated,omitempty"`
+}
+
+// Load is what was asked for.
+type Load struct {
+	// Concurrency is the number of requests in flight (closed loop), or the
+	// cap on it if there is a rate; 0: no cap.
+	Concurrency int     `json:"concurrency,omitempty"`
+	Rate        float64 `json:"request_rate,omitempty"` // requests per second
+	Arrival     string  `json:"arrival_pattern,omitempty"`
+	Requests    int64   `json:"request_count,omitempty"` // 0: bounded by the duration
+	Warmup      int64   `json:"warmup_request_count,omitempty"`
+	// Duration and Grace bound a run by time.
+	Duration time.Duration `json:"benchmark_duration_ns,omitempty"`
+	Grace    time.Duration `json:"benchmark_grace_period_ns,omitempty"`
+}
+
+// Host is the machine that the client ran on.
+type Host struct {
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+	Cores   int    `json:"cores"`
+	Procs   int    `json:"gomaxprocs"`
+	NoFile  uint64 `json:"open_files_limit,omitempty"`
+	Kernel  string `json:"kernel,omitempty"`
+	CPU     string `json:"cpu,omitempty"`
+	MemByte uint64 `json:"memory_bytes,omitempty"`
+}
+
+// Condition is a fact about the system under test that a comparison depends
+// on.
+type Condition struct {
+	Name   string `json:"name"`
+	Value  string `json:"value,omitempty"`
+	Source string `json:"source"` // probed, declared or unknown
+	From   string `json:"from,omitempty"`
+}
+
+// DroppedField is a request field that the server refused.
+type DroppedField struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"` // the server's words, masked
+}
+
+// Input tells what came of an input file.
+type Input struct {
+	File    string        `json:"file"`
+	Format  string        `json:"format"`
+	Usable  int           `json:"usable"`
+	Skipped []SkippedLine `json:"skipped,omitempty"`
+	// Reordered: the rows of a trace were not in the order of their times.
+	Reordered bool `json:"reordered,omitempty"`
+}
+
+// SkippedLine is one line (or record) of an input file that was not used.
+type SkippedLine struct {
+	Line   int    `json:"line"`
+	Reason string `json:"reason"`
+	Detail string `json:"detail,omitempty"`
+}

@@ -1,0 +1,479 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/bench/transport"
+	"github.com/tokmark/tokmark/workloads"
+)
+
+const ms = time.Millisecond
+
+// pipes is a network in memory, so that a test's time can be fake.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	dialed int
+	mu     sync.Mutex
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { close(p.closed); return nil }
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.conns <- server:
+		p.mu.Lock()
+		p.dialed++
+		p.mu.Unlock()
+		return client, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// answer is how the scripted server answers every request.
+type answer struct {
+	ttft, itl time.Duration
+	tokens    int
+}
+
+func (a answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	send := func(s string) {
+		fmt.Fprintf(w, "data: %s\n\n", s)
+		w.(http.Flusher).Flush()
+	}
+	pause(r, a.ttft)
+	for i := range a.tokens {
+		if i > 0 {
+			pause(r, a.itl)
+		}
+		send(`{"choices":[{"index":0,"delta":{"content":"t` + fmt.Sprint(i) + ` "}}]}`)
+	}
+	send(`{"choices":[{"index":0,"delta":{},"finish_reason":"length"}]}`)
+	send(fmt.Sprintf(`{"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":%d,"total_tokens":%d}}`, a.tokens, a.tokens+7))
+	send("[DONE]")
+}
+
+// pause waits, or until the client has left.
+func pause(r *http.Request, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.Context().Done():
+	}
+}
+
+// prompts is an endless source of one-word prompts.
+type prompts struct{}
+
+func (prompts) Len() int { return 0 }
+func (prompts) At(i int) (workloads.Session, error) {
+	return workloads.Session{ID: fmt.Sprint(i), Turns: []workloads.Request{{
+		Messages: []workloads.Message{{Role: "user", Content: fmt.Sprint("prompt ", i)}}, OutputTokens: 4,
+	}}}, nil
+}
+
+// measure runs the plan in fake time against the handler.
+func measure(t *testing.T, h http.Handler, change func(*Plan)) ([]*record.Record, Result) {
+	t.Helper()
+	net := newPipes()
+	recs, res := measureOn(t, net, h, context.Background(), change)
+	return recs, res
+}
+
+func measureOn(t *testing.T, network *pipes, h http.Handler, ctx context.Context, change func(*Plan)) ([]*record.Record, Result) {
+	t.Helper()
+	srv := &http.Server{Handler: h}
+	go func() { _ = srv.Serve(network) }()
+	defer func() {
+		_ = srv.Close()
+		synctest.Wait()
+	}()
+	u, _ := url.Parse("http://server/v1/chat/completions")
+	plan := Plan{
+		URL: u, Type: openai.Chat, Body: openai.BodyOptions{Model: "m", Stream: true, IncludeUsage: true},
+		Transport: transport.Options{Dial: network.dial}, Source: prompts{}, Concurrency: 1, CoarseWait: true,
+	}
+	change(&plan)
+	out := make(chan *record.Record, 10000)
+	res, err := Run(ctx, plan, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	close(out)
+	var recs []*record.Record
+	for r := range out {
+		recs = append(recs, r)
+	}
+	slices.SortStableFunc(recs, func(a, b *record.Record) int {
+		if a.Phase != b.Phase {
+			return -strings.Compare(string(a.Phase), string(b.Phase)) // warmup, then measure
+		}
+		return int(1000*(a.ID-b.ID)) + a.Turn - b.Turn
+	})
+	return recs, res
+}
+
+func every(gap time.Duration) iter.Seq[time.Duration] {
+	return func(yield func(time.Duration) bool) {
+		for d := time.Duration(0); yield(d); d += gap {
+		}
+	}
+}
+
+// column collects one figure of each record in milliseconds; -1: absent.
+func column(recs []*record.Record, of func(*record.Record) (time.Duration, bool)) []float64 {
+	var out []float64
+	for _, r := range recs {
+		if d, ok := of(r); ok {
+			out = append(out, float64(d)/float64(ms))
+		} else {
+			out = append(out, -1)
+		}
+	}
+	return out
+}
+
+func started(r *record.Record) (time.Duration, bool) { return time.Duration(r.Start), true }
+func dueAt(r *record.Record) (time.Duration, bool)   { return time.Duration(r.Due), true }
+func endAt(r *record.Record) (time.Duration, bool)   { return time.Duration(r.End), true }
+func capWait(r *record.Record) (time.Duration, bool) { return r.CapWait, true }
+
+func outcomes(recs []*record.Record) []string {
+	var out []string
+	for _, r := range recs {
+		out = append(out, string(r.Outcome))
+	}
+	return out
+}
+
+func equal(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s: -want +got\n%s", what, d)
+	}
+}
+
+func TestClosedLoopIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := newPipes()
+		recs, res := measureOn(t, network, answer{ttft: 20 * ms, itl: 5 * ms, tokens: 4}, t.Context(), func(p *Plan) {
+			p.Concurrency, p.Requests = 2, 6
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok", "ok", "ok", "ok"})
+		equal(t, "start", column(recs, started), []float64{0, 0, 35, 35, 70, 70})
+		equal(t, "due", column(recs, dueAt), []float64{0, 0, 35, 35, 70, 70})
+		equal(t, "TTFT", column(recs, (*record.Record).TTFT), []float64{20, 20, 20, 20, 20, 20})
+		equal(t, "latency", column(recs, (*record.Record).RequestLatency), []float64{35, 35, 35, 35, 35, 35})
+		equal(t, "lateness", column(recs, (*record.Record).Lateness), []float64{0, 0, 0, 0, 0, 0})
+		for _, r := range recs {
+			equal(t, "gaps", r.Gaps(nil), []time.Duration{5 * ms, 5 * ms, 5 * ms})
+			itl, ok := r.ITL()
+			if !ok || itl != 5e6 {
+				t.Errorf("ITL = %v, %v, want 5e6", itl, ok)
+			}
+			if r.Tokens.Source != record.SourceUsage || r.Tokens.Output != 4 || r.Tokens.Input != 7 {
+				t.Errorf("tokens %+v", r.Tokens)
+			}
+			if !r.Done || r.Events != 7 || r.FirstTokenEvent != 0 || r.LastTokenEvent != 3 {
+				t.Errorf("events %d, first %d, last %d, done %v", r.Events, r.FirstTokenEvent, r.LastTokenEvent, r.Done)
+			}
+		}
+		if res.Sent != 6 || res.MaxInFlight != 2 || res.MeasureStart != 0 || res.Outcome != record.RunCompleted {
+			t.Errorf("result %+v", res)
+		}
+		if network.dialed != 2 {
+			t.Errorf("%d connections for 2 requests in flight", network.dialed)
+		}
+		if recs[0].Conn.Reused || !recs[2].Conn.Reused {
+			t.Error("the first request's connection is new, the third's is used again")
+		}
+	})
+}
+
+func TestOpenLoopIsExact(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 150 * ms, itl: 10 * ms, tokens: 3}, func(p *Plan) {
+			p.Concurrency, p.Requests, p.Schedule = 0, 5, every(100*ms)
+		})
+		equal(t, "due", column(recs, dueAt), []float64{0, 100, 200, 300, 400})
+		equal(t, "start", column(recs, started), []float64{0, 100, 200, 300, 400})
+		equal(t, "TTFT", column(recs, (*record.Record).TTFT), []float64{150, 150, 150, 150, 150})
+		if res.MaxInFlight != 2 {
+			t.Errorf("most in flight %d, want 2: a request of 170 ms every 100 ms", res.MaxInFlight)
+		}
+		if res.MeasureEnd != record.Time(400*ms) {
+			t.Errorf("the sending ended at %v, want 400 ms: nothing waits for a request that is not due any more", time.Duration(res.MeasureEnd))
+		}
+	})
+}
+
+func TestCapDelaysAndIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, answer{ttft: 150 * ms, tokens: 1}, func(p *Plan) {
+			p.Concurrency, p.Requests, p.Schedule = 1, 6, every(50*ms)
+		})
+		equal(t, "due", column(recs, dueAt), []float64{0, 50, 100, 150, 200, 250})
+		equal(t, "lateness", column(recs, (*record.Record).Lateness), []float64{0, 100, 200, 300, 400, 500})
+		equal(t, "of that for the cap", column(recs, capWait), []float64{0, 100, 200, 300, 400, 500})
+		equal(t, "latency", column(recs, (*record.Record).RequestLatency), []float64{150, 150, 150, 150, 150, 150})
+		equal(t, "latency from due", column(recs, (*record.Record).LatencyFromDue), []float64{150, 250, 350, 450, 550, 650})
+	})
+}
+
+func TestCapAtTheEndOfTheDurationDrops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 150 * ms, tokens: 1}, func(p *Plan) {
+			p.Concurrency, p.Schedule, p.Duration, p.Grace = 1, every(50*ms), 200*ms, time.Second
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "dropped", "dropped"})
+		if res.Sent != 2 || res.Unsent != 2 {
+			t.Errorf("sent %d, unsent %d, want 2 and 2", res.Sent, res.Unsent)
+		}
+	})
+}
+
+func TestWarmupRunsBeforeAndApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bodies []string
+		var mu sync.Mutex
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			bodies = append(bodies, string(b))
+			mu.Unlock()
+			answer{ttft: 10 * ms, tokens: 1}.ServeHTTP(w, r)
+		})
+		recs, res := measure(t, h, func(p *Plan) { p.Warmup, p.Requests = 3, 2 })
+		var phases []string
+		for _, r := range recs {
+			phases = append(phases, string(r.Phase))
+		}
+		equal(t, "phases", phases, []string{"warmup", "warmup", "warmup", "measure", "measure"})
+		equal(t, "start", column(recs, started), []float64{0, 10, 20, 30, 40})
+		if res.MeasureStart != record.Time(30*ms) || res.Sent != 2 {
+			t.Errorf("measured from %v, %d sent", time.Duration(res.MeasureStart), res.Sent)
+		}
+		for i, want := range []string{"prompt -1", "prompt -2", "prompt -3", "prompt 0", "prompt 1"} {
+			if !strings.Contains(bodies[i], want+`"`) {
+				t.Errorf("request %d is %s, want %s", i, bodies[i], want)
+			}
+		}
+	})
+}
+
+func TestDurationAndGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// Requests of 400 ms: sent at 0, 400, 800; the third ends at 1200,
+		// in the grace period.
+		recs, _ := measure(t, answer{ttft: 400 * ms, tokens: 1}, func(p *Plan) { p.Duration, p.Grace = time.Second, 300*ms })
+		equal(t, "start", column(recs, started), []float64{0, 400, 800})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok"})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, answer{ttft: 400 * ms, tokens: 1}, func(p *Plan) { p.Duration, p.Grace = time.Second, 150*ms })
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "cancelled"})
+		equal(t, "end", column(recs, endAt), []float64{400, 800, 1150})
+	})
+}
+
+func TestInterruptLetsInFlightEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		interrupt := make(chan struct{})
+		time.AfterFunc(250*ms, func() { close(interrupt) })
+		recs, res := measure(t, answer{ttft: 100 * ms, tokens: 1}, func(p *Plan) {
+			p.Requests, p.Interrupt, p.Grace = 100, interrupt, time.Second
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok"})
+		equal(t, "end", column(recs, endAt), []float64{100, 200, 300})
+		if res.Outcome != record.RunInterrupted {
+			t.Errorf("outcome %s", res.Outcome)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		interrupt := make(chan struct{})
+		time.AfterFunc(250*ms, func() { close(interrupt) })
+		recs, _ := measure(t, answer{ttft: 100 * ms, tokens: 1}, func(p *Plan) {
+			p.Requests, p.Interrupt, p.Grace = 100, interrupt, 20*ms
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "cancelled"})
+		equal(t, "end", column(recs, endAt), []float64{100, 200, 270})
+	})
+}
+
+func TestCancelEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(150*ms, cancel)
+		recs, res := measureOn(t, newPipes(), answer{ttft: 100 * ms, tokens: 1}, ctx, func(p *Plan) { p.Requests = 100 })
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "cancelled"})
+		equal(t, "end", column(recs, endAt), []float64{100, 150})
+		if res.Outcome != record.RunAborted {
+			t.Errorf("outcome %s", res.Outcome)
+		}
+	})
+}
+
+func TestTimeouts(t *testing.T) {
+	stall := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		pause(r, 30*ms)
+		fmt.Fprint(w, "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")
+		w.(http.Flusher).Flush()
+		pause(r, time.Hour)
+	})
+	for _, c := range []struct {
+		name    string
+		change  func(*Plan)
+		outcome record.Outcome
+		end     time.Duration
+	}{
+		{"idle", func(p *Plan) { p.IdleTimeout = 300 * ms }, record.IdleTimeout, 330 * ms},
+		{"total", func(p *Plan) { p.TotalTimeout = 200 * ms }, record.TotalTimeout, 200 * ms},
+		{"the first limit counts", func(p *Plan) { p.IdleTimeout, p.TotalTimeout = 300*ms, 400*ms }, record.IdleTimeout, 330 * ms},
+		{"first byte", func(p *Plan) { p.Transport.FirstByteTimeout = 20 * ms }, record.FirstByteTimeout, 20 * ms},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				recs, _ := measure(t, stall, func(p *Plan) {
+					p.Requests = 1
+					c.change(p)
+				})
+				if recs[0].Outcome != c.outcome || recs[0].End != record.Time(c.end) {
+					t.Errorf("%s at %v, want %s at %v (%+v)", recs[0].Outcome, time.Duration(recs[0].End), c.outcome, c.end, recs[0].Failure)
+				}
+				if _, ok := recs[0].TTFT(); ok && recs[0].Valid() {
+					t.Error("a failed request is valid")
+				}
+			})
+		})
+	}
+	t.Run("connect", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			recs, _ := measure(t, stall, func(p *Plan) {
+				p.Requests = 1
+				p.Transport.ConnectTimeout = 70 * ms
+				p.Transport.Dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+			})
+			if recs[0].Outcome != record.ConnectTimeout || recs[0].End != record.Time(70*ms) {
+				t.Errorf("%s at %v", recs[0].Outcome, time.Duration(recs[0].End))
+			}
+		})
+	})
+}
+
+func TestTurnsCarryTheServersAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bodies []map[string]any
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			var body map[string]any
+			if err := json.Unmarshal(b, &body); err != nil {
+				t.Error(err)
+			}
+			bodies = append(bodies, body)
+			answer{ttft: 10 * ms, tokens: 2}.ServeHTTP(w, r)
+		})
+		recs, _ := measure(t, h, func(p *Plan) {
+			p.Requests = 1
+			p.Source = session{}
+		})
+		equal(t, "start", column(recs, started), []float64{0, 1010, 1020})
+		equal(t, "due", column(recs, dueAt), []float64{0, 1010, 1020})
+		want := []any{
+			map[string]any{"role": "user", "content": "one"},
+			map[string]any{"role": "assistant", "content": "t0 t1 "},
+			map[string]any{"role": "user", "content": "two"},
+			map[string]any{"role": "assistant", "content": "t0 t1 "},
+			map[string]any{"role": "user", "content": "three"},
+		}
+		for turn, n := range []int{1, 3, 5} {
+			equal(t, fmt.Sprint("messages of turn ", turn), bodies[turn]["messages"], any(want[:n]))
+			if recs[turn].Turn != turn || recs[turn].Output != nil {
+				t.Errorf("turn %d: %+v", turn, recs[turn])
+			}
+		}
+	})
+}
+
+type session struct{}
+
+func (session) Len() int { return 1 }
+func (session) At(int) (workloads.Session, error) {
+	say := func(s string, delay time.Duration) workloads.Request {
+		return workloads.Request{Messages: []workloads.Message{{Role: "user", Content: s}}, Delay: delay}
+	}
+	return workloads.Session{ID: "s", Turns: []workloads.Request{say("one", 0), say("two", time.Second), say("three", 0)}}, nil
+}
+
+func TestSourceErrorEndsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, _ := url.Parse("http://server/v1/chat/completions")
+		bad := errors.New("line 7 is bad")
+		_, err := Run(t.Context(), Plan{URL: u, Type: openai.Chat, Source: failing{bad}, Concurrency: 1, Requests: 2, CoarseWait: true}, make(chan *record.Record, 1))
+		if !errors.Is(err, bad) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+type failing struct{ err error }
+
+func (failing) Len() int                            { return 0 }
+func (f failing) At(int) (workloads.Session, error) { return workloads.Session{}, f.err }
+
+func TestPlanRefused(t *testing.T) {
+	u, _ := url.Parse("http://server/v1/chat/completions")
+	good := Plan{URL: u, Type: openai.Chat, Source: prompts{}, Concurrency: 1, Requests: 1}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(*Plan){
+		"no URL":            func(p *Plan) { p.URL = nil },
+		"no type":           func(p *Plan) { p.Type = "ping" },
+		"no source":         func(p *Plan) { p.Source = nil },
+		"no concurrency":    func(p *Plan) { p.Concurrency = 0 },
+		"no bound":          func(p *Plan) { p.Requests = 0 },
+		"negative count":    func(p *Plan) { p.Requests = -1 },
+		"negative duration": func(p *Plan) { p.Duration = -1 },
+	} {
+		p := good
+		change(&p)
+		if p.Validate() == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package transport
+
+import "net"
+
+// withArrivals returns the connection as it is: this system's kernel gives no
+// receive stamps.
+func withArrivals(conn net.Conn) net.Conn { return conn }
+
+// KeepStamping does nothing here.
+func KeepStamping() (stop func()) { return func() {} }
