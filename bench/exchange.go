@@ -174,7 +174,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 		rec.Fail(record.BadEncoding, record.Failure{Stage: "headers", Message: "the answer is encoded with " + encoding + ", which was not asked for: a stream that is compressed on its way has no times"})
 	default:
 		s.answer.Reset(rec, x.plan.Type, keepOutput)
-		if x.readAnswer(ctx, rec, resp, s) {
+		if x.readAnswer(ctx, rec, s) {
 			return drain(resp, cancel)
 		}
 		resp.Body.Close() // closes the connection as well, if it is not over
@@ -184,7 +184,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 
 // readAnswer takes in the body of a 2xx answer. rest: it was a stream that went
 // well, and only what follows its end is left to read.
-func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, resp *http.Response, s *scratch) (rest bool) {
+func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scratch) (rest bool) {
 	first, err := s.reader.Peek()
 	if err == nil && (first == '{' || first == '[' || !x.plan.Body.Stream) {
 		// A proxy's label may be wrong either way: the first byte decides.

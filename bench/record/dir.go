@@ -23,10 +23,10 @@ const (
 	HDRLogFile      = "hdr.log"
 )
 
-// ErrHoldsRun: the directory holds a run already. Nothing is ever overwritten.
+// ErrHoldsRun tells that the directory holds a run already. Nothing is ever overwritten.
 var ErrHoldsRun = errors.New("the directory already holds a run")
 
-// ErrNoRun: there is no run in the directory.
+// ErrNoRun tells that there is no run in the directory.
 var ErrNoRun = errors.New("the directory holds no run")
 
 // Dir is the path of a run directory.

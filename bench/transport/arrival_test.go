@@ -179,4 +179,3 @@ func TestWallClockNoticesAStep(t *testing.T) {
 		t.Errorf("%d steps noticed, want 1", w.Steps())
 	}
 }
-

@@ -27,7 +27,7 @@ func OpenFiles() (conns int, ok bool) {
 		}
 	}
 	const most = 1 << 20
-	if uint64(lim.Cur) > most {
+	if lim.Cur > most {
 		return most, true
 	}
 	return max(0, int(lim.Cur)-reservedFiles), true

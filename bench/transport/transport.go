@@ -89,7 +89,7 @@ func New(o Options) *http.Transport {
 		},
 		TLSHandshakeTimeout:   o.ConnectTimeout,
 		TLSClientConfig:       &tls.Config{InsecureSkipVerify: o.Insecure}, //nolint:gosec // the user's explicit choice
-		DisableCompression:    true,                                       // a compressed stream is buffered by somebody
+		DisableCompression:    true,                                        // a compressed stream is buffered by somebody
 		MaxConnsPerHost:       o.MaxConns,
 		MaxIdleConnsPerHost:   o.MaxConns,
 		ResponseHeaderTimeout: o.FirstByteTimeout,
@@ -108,7 +108,7 @@ func New(o Options) *http.Transport {
 	return t
 }
 
-// ConnectTimeoutError: the connection was not there within the limit.
+// ConnectTimeoutError tells that the connection was not there within the limit.
 type ConnectTimeoutError struct {
 	After time.Duration
 	Addr  string

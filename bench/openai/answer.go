@@ -1,0 +1,515 @@
+// Package openai speaks the OpenAI API as its many servers speak it: it makes
+// request bodies, and decodes answers into records.
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/valyala/fastjson"
+
+	"github.com/tokmark/tokmark/bench/record"
+)
+
+// Codes that an Answer puts into Record.Notes.
+const (
+	NoteMissingDone  = "missing_done"  // a finish reason and a proper end, but no [DONE]
+	NoteNotStreaming = "not_streaming" // one whole JSON answer to a request for a stream
+	NoteUsageFell    = "usage_fell"    // a running count of completion tokens fell
+	NoteUsageZero    = "usage_zero"    // output came, and the usage says 0 tokens
+)
+
+const (
+	maxChoice  = 255     // what record.Chunk.Choice can hold
+	keepParser = 1 << 20 // Reset drops buffers that a larger answer has grown
+)
+
+// Answer decodes one answer of a server into a record. What counts as output,
+// success and a token count is set down in the methods Event and Close. It
+// holds buffers to be used again: Reset makes it ready for the next answer. It
+// is not safe for concurrent use.
+type Answer struct {
+	rec    *record.Record
+	parser fastjson.Parser
+	parsed int // length of the longest text parsed
+
+	ended    bool // [DONE] or a failure: what follows does not count
+	whole    bool // a whole JSON body came
+	finished bool // a finish reason came
+	choices  int  // highest choice index + 1
+
+	// Tokens by event. Which of the two ways holds is known only at the end.
+	byUsage []uint16     // differences of the running usage
+	counted record.Count // running usage at the last event with output
+	running record.Count // running usage at the last event with a choice
+	grew    bool         // so far it grew with every event with output
+	ids     record.Count // sum of token ids
+	hasIDs  bool         // so far every event with output had token ids
+	cacheN  record.Count // llama.cpp's timings.cache_n
+
+	keep   bool
+	output []texts
+}
+
+// texts is the output of one choice so far.
+type texts struct{ text, reasoning, tools []byte }
+
+// Reset makes a ready for an answer that goes to rec. The text of the output is
+// kept in rec.Output only if keepOutput says so. Chat and completions are told
+// apart by their fields, so the endpoint type makes no difference to them.
+//
+// The Answer fills what the answer tells: Streamed, FirstEvent, Outcome,
+// Failure, Chunks, Events and the places among them, FinishReasons, Done,
+// Notes, ResponseModel, Tokens, Usage, Output. The rest is the caller's; of
+// that, Streaming and AskedOutput must be set before the first event.
+func (a *Answer) Reset(rec *record.Record, _ EndpointType, keepOutput bool) {
+	b := Answer{
+		rec: rec, keep: keepOutput,
+		parser: a.parser, byUsage: a.byUsage[:0], output: a.output[:0],
+		counted: 0, running: record.Unknown, grew: true,
+		hasIDs: true, cacheN: record.Unknown,
+	}
+	if a.parsed > keepParser {
+		b.parser, b.byUsage, b.output = fastjson.Parser{}, nil, nil
+	}
+	*a = b
+}
+
+// Event takes one SSE event with data: its name, its data, its arrival, our lag
+// and whether an earlier event was completed by the same read. It keeps neither
+// slice. It reports whether more is to be read: false after [DONE], and after
+// anything that made the request fail; events that come later are ignored.
+//
+// An event carries output if any of its choices has non-empty content,
+// reasoning_content, reasoning, refusal, text, token_ids, output_ids, or a
+// function's name or arguments. Blank data is no event. An event named error, an
+// error object, an object that tells a detail and has no choices, and a finish
+// reason that names a failure end the request as record.StreamError; data that
+// is no JSON ends it as record.Malformed. JSON of any other shape is passed
+// over.
+func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead bool) (more bool) {
+	if a.ended {
+		return false
+	}
+	data = bytes.TrimSpace(data)
+	isError := string(name) == "error"
+	if len(data) == 0 && !isError {
+		return true
+	}
+	rec := a.rec
+	rec.Streamed = true
+	if !rec.FirstEvent.IsSet() {
+		rec.FirstEvent = at
+	}
+	place := rec.Events
+	rec.Events++
+
+	if string(data) == "[DONE]" {
+		rec.Done, a.ended = true, true
+		return false
+	}
+	v := a.parse(data)
+	switch {
+	case isError:
+		a.fail(v, data)
+	case v == nil:
+		a.ended = true
+		rec.Fail(record.Malformed, record.Failure{
+			Stage:   "body",
+			Message: oneLine(fmt.Sprintf("event %d is no JSON: %s", place, firstBytes(data))),
+			Body:    firstBytes(data),
+		})
+	case v.Type() != fastjson.TypeObject:
+	case isFailure(v):
+		a.fail(v, data)
+	default:
+		kind := a.object(v, data, at, lag, sameRead)
+		if kind.Output() {
+			rec.LastTokenEvent = place
+			if rec.FirstTokenEvent < 0 {
+				rec.FirstTokenEvent = place
+			}
+			if kind.Answer() && rec.FirstAnswerEvent < 0 {
+				rec.FirstAnswerEvent = place
+			}
+		}
+	}
+	return !a.ended
+}
+
+// Unterminated takes an event that the proper end of the body left open. It
+// counts like any other if its data is whole, and else for nothing: the answer
+// is then judged by what came before.
+func (a *Answer) Unterminated(name, data []byte, at record.Time, lag uint32, sameRead bool) {
+	data = bytes.TrimSpace(data)
+	if string(name) == "error" || string(data) == "[DONE]" || json.Valid(data) {
+		a.Event(name, data, at, lag, sameRead)
+	}
+}
+
+// Whole takes a whole JSON body that came in place of a stream: the answer to a
+// request without one, or to a request for a stream by a server that has none
+// (NoteNotStreaming). Its output is one chunk at the arrival given. A body that
+// is no JSON is record.Malformed, one without choices record.ErrorBody.
+func (a *Answer) Whole(body []byte, at record.Time, lag uint32) {
+	if a.ended {
+		return
+	}
+	body = bytes.TrimSpace(body)
+	a.whole = true
+	switch v := a.parse(body); {
+	case v == nil:
+		a.ended = true
+		message := "the answer is empty"
+		if len(body) > 0 {
+			message = "the answer is no JSON: " + plainText(body)
+		}
+		a.rec.Fail(record.Malformed, record.Failure{Stage: "body", Message: oneLine(message), Body: firstBytes(body)})
+	case v.Type() != fastjson.TypeObject, isFailure(v), !v.Exists("choices"):
+		a.fail(v, body)
+	default:
+		a.object(v, body, at, lag, false)
+		if a.rec.Streaming {
+			a.rec.Note(NoteNotStreaming)
+		}
+	}
+	a.ended = true
+}
+
+// Close ends the answer: it settles the token counts and, if nothing has failed
+// yet, the outcome. Call it in every case. If the body did not come to a proper
+// end or to [DONE], set the outcome with rec.Fail before.
+//
+// Without output the answer is record.Empty; a stream with neither a finish
+// reason nor [DONE] is record.Truncated.
+func (a *Answer) Close() {
+	rec := a.rec
+	a.ended = true
+	a.settleTokens()
+	if a.keep {
+		rec.Output = nil
+		for _, o := range a.output {
+			rec.Output = append(rec.Output, record.Output{Text: string(o.text), Reasoning: string(o.reasoning), Tools: string(o.tools)})
+		}
+	}
+	switch {
+	case rec.Outcome != "":
+	case !a.whole && !a.finished && !rec.Done:
+		rec.Fail(record.Truncated, record.Failure{
+			Stage: "body", Message: "the stream ended with neither a finish reason nor [DONE]",
+		})
+	case len(rec.Chunks) == 0:
+		rec.Fail(record.Empty, record.Failure{Stage: "body", Message: "the answer came to a proper end without any output"})
+	default:
+		rec.Outcome = record.OK
+		if rec.Streamed && !rec.Done {
+			rec.Note(NoteMissingDone)
+		}
+	}
+}
+
+// parse returns nil if data is no JSON. fastjson is lax about numbers and about
+// what stands inside strings, which does no harm in an object.
+func (a *Answer) parse(data []byte) *fastjson.Value {
+	a.parsed = max(a.parsed, len(data))
+	v, err := a.parser.ParseBytes(data)
+	if err != nil {
+		return nil
+	}
+	if t := v.Type(); t != fastjson.TypeObject && t != fastjson.TypeArray && !json.Valid(data) {
+		return nil
+	}
+	return v
+}
+
+// fail ends the request with the error that data tells; v is nil if it is no
+// JSON.
+func (a *Answer) fail(v *fastjson.Value, data []byte) {
+	a.ended = true
+	f := explain(v, data)
+	f.Stage = "body"
+	a.rec.Fail(a.failure(), f)
+}
+
+// failure is the outcome of an answer that holds an error.
+func (a *Answer) failure() record.Outcome {
+	if a.whole {
+		return record.ErrorBody
+	}
+	return record.StreamError
+}
+
+// object takes one event or body that holds an answer, and returns the kinds of
+// output in it.
+func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint32, sameRead bool) record.Kind {
+	rec := a.rec
+	if model := v.GetStringBytes("model"); len(model) > 0 && string(model) != rec.ResponseModel {
+		rec.ResponseModel = string(model)
+	}
+	if n := count(v.Get("timings", "cache_n")); n.IsKnown() {
+		a.cacheN = n
+	}
+
+	var (
+		kind, k record.Kind
+		ids, n  int
+		failed  string // finish reason that says so
+		from    = -1   // choice of the output
+	)
+	list := v.GetArray("choices")
+	for i, c := range list {
+		index := i
+		if at := c.Get("index"); at != nil && at.Type() == fastjson.TypeNumber {
+			index = at.GetInt()
+		}
+		index = min(max(index, 0), maxChoice)
+		a.choices = max(a.choices, index+1)
+		k, n = a.choice(c, index)
+		kind |= k
+		ids += n
+		if k != 0 && from < 0 {
+			from = index
+		}
+		if reason := c.GetStringBytes("finish_reason"); len(reason) > 0 {
+			a.finish(index, reason)
+			if failedReason(reason) {
+				failed = rec.FinishReasons[index]
+			}
+		}
+	}
+	a.usage(v, len(list) > 0)
+	if kind != 0 {
+		a.tokens(ids)
+		tokens := uint16(record.UnknownTokens)
+		if ids > 0 {
+			tokens = small(record.Count(ids))
+		}
+		if sameRead {
+			kind |= record.SameRead
+		}
+		if rec.Chunks == nil {
+			// One allocation for the usual answer: an event a token.
+			rec.Chunks = make(record.Chunks, 0, min(max(16, rec.AskedOutput+1), 4096))
+		}
+		rec.Chunks = append(rec.Chunks, record.Chunk{At: at, Lag: lag, Tokens: tokens, Kind: kind, Choice: uint8(from)})
+	}
+	if failed != "" {
+		a.ended = true
+		rec.Fail(a.failure(), record.Failure{
+			Stage: "body", Code: failed, Body: firstBytes(data),
+			Message: oneLine("the server ended the answer with finish reason " + failed),
+		})
+	}
+	return kind
+}
+
+// failedReason reports whether a finish reason says that generation failed.
+func failedReason(reason []byte) bool {
+	switch string(reason) {
+	case "error", "abort", "parse_error", "insufficient_system_resource":
+		return true
+	}
+	return false
+}
+
+func (a *Answer) finish(choice int, reason []byte) {
+	a.finished = true
+	rec := a.rec
+	for len(rec.FinishReasons) <= choice {
+		rec.FinishReasons = append(rec.FinishReasons, "")
+	}
+	if rec.FinishReasons[choice] != string(reason) {
+		rec.FinishReasons[choice] = string(reason)
+	}
+}
+
+// choice takes one entry of choices, and returns the kinds of output in it and
+// its number of token ids.
+func (a *Answer) choice(c *fastjson.Value, index int) (kind record.Kind, ids int) {
+	ids = len(c.GetArray("token_ids"))
+	if ids == 0 {
+		ids = len(c.GetArray("output_ids"))
+	}
+	if ids > 0 {
+		kind |= record.KindTokenIDs
+	}
+	var out *texts
+	if a.keep {
+		for len(a.output) <= index {
+			if len(a.output) < cap(a.output) {
+				a.output = a.output[:len(a.output)+1]
+				o := &a.output[len(a.output)-1]
+				o.text, o.reasoning, o.tools = o.text[:0], o.reasoning[:0], o.tools[:0]
+			} else {
+				a.output = append(a.output, texts{})
+			}
+		}
+		out = &a.output[index]
+	}
+	if text := c.GetStringBytes("text"); len(text) > 0 {
+		kind |= record.KindText
+		if out != nil {
+			out.text = append(out.text, text...)
+		}
+	}
+	delta := c.Get("delta")
+	if delta == nil || delta.Type() != fastjson.TypeObject {
+		if delta = c.Get("message"); delta == nil || delta.Type() != fastjson.TypeObject {
+			return kind, ids
+		}
+	}
+	if text := delta.GetStringBytes("content"); len(text) > 0 {
+		kind |= record.KindText
+		if out != nil {
+			out.text = append(out.text, text...)
+		}
+	}
+	// Some servers send the same text under both names.
+	reasoning := delta.GetStringBytes("reasoning_content")
+	if len(reasoning) == 0 {
+		reasoning = delta.GetStringBytes("reasoning")
+	}
+	if len(reasoning) > 0 {
+		kind |= record.KindReasoning
+		if out != nil {
+			out.reasoning = append(out.reasoning, reasoning...)
+		}
+	}
+	if len(delta.GetStringBytes("refusal")) > 0 {
+		kind |= record.KindRefusal
+	}
+	for _, call := range delta.GetArray("tool_calls") {
+		kind |= function(call.Get("function"), out)
+	}
+	kind |= function(delta.Get("function_call"), out)
+	return kind, ids
+}
+
+// function takes the function of a tool call.
+func function(f *fastjson.Value, out *texts) record.Kind {
+	if f == nil {
+		return 0
+	}
+	arguments := f.GetStringBytes("arguments")
+	if out != nil {
+		out.tools = append(out.tools, arguments...)
+	}
+	if len(arguments) > 0 || len(f.GetStringBytes("name")) > 0 {
+		return record.KindTool
+	}
+	return 0
+}
+
+// usage takes the usage of an event, wherever it stands. The last one wins, as
+// a whole.
+func (a *Answer) usage(v *fastjson.Value, hasChoice bool) {
+	u := readUsage(v.Get("usage"))
+	if u == record.NoUsage {
+		u = readUsage(v.Get("x_groq", "usage"))
+	}
+	if u == record.NoUsage {
+		return
+	}
+	// Several answers have a running count each, so only that of a single one
+	// can be followed.
+	if a.choices <= 1 && u.Completion.IsKnown() && u.Completion < a.rec.Usage.Completion {
+		a.rec.Note(NoteUsageFell)
+	}
+	if hasChoice && u.Completion.IsKnown() {
+		a.running = u.Completion
+	}
+	a.rec.Usage = u
+}
+
+func readUsage(v *fastjson.Value) record.Usage {
+	if v == nil || v.Type() != fastjson.TypeObject {
+		return record.NoUsage
+	}
+	u := record.Usage{
+		Prompt:     count(v.Get("prompt_tokens")),
+		Completion: count(v.Get("completion_tokens")),
+		Total:      count(v.Get("total_tokens")),
+		Reasoning:  count(v.Get("completion_tokens_details", "reasoning_tokens")),
+		Cached:     count(v.Get("prompt_tokens_details", "cached_tokens")),
+	}
+	if !u.Reasoning.IsKnown() {
+		u.Reasoning = count(v.Get("reasoning_tokens"))
+	}
+	if !u.Cached.IsKnown() {
+		u.Cached = count(v.Get("prompt_cache_hit_tokens"))
+	}
+	return u
+}
+
+// count reads a number of tokens; anything but a whole number that is not
+// negative is unknown.
+func count(v *fastjson.Value) record.Count {
+	if v == nil || v.Type() != fastjson.TypeNumber {
+		return record.Unknown
+	}
+	if n, err := v.Int64(); err == nil {
+		return max(record.Count(n), record.Unknown)
+	}
+	const exact = 1 << 53
+	if f, err := v.Float64(); err == nil && f >= 0 && f < exact && f == float64(int64(f)) {
+		return record.Count(f)
+	}
+	return record.Unknown
+}
+
+// tokens notes what an event with output says of its number of tokens. The
+// usage of the event has been read.
+func (a *Answer) tokens(ids int) {
+	a.hasIDs = a.hasIDs && ids > 0
+	a.ids += record.Count(ids)
+	a.grew = a.grew && a.running > a.counted
+	if a.grew {
+		a.byUsage = append(a.byUsage, small(a.running-a.counted))
+		a.counted = a.running
+	}
+}
+
+// small is a number of tokens as record.Chunk holds it.
+func small(n record.Count) uint16 { return uint16(min(n, record.UnknownTokens)) }
+
+// settleTokens decides where the counts come from: the server's usage, else
+// token ids, else nowhere.
+func (a *Answer) settleTokens() {
+	rec := a.rec
+	u, t := rec.Usage, &rec.Tokens
+	t.Input, t.Reasoning, t.Cached = u.Prompt, u.Reasoning, u.Cached
+	if !t.Cached.IsKnown() {
+		t.Cached = a.cacheN
+	}
+	if u.Completion == 0 && len(rec.Chunks) > 0 {
+		// That cannot be true, so it was not counted.
+		rec.Note(NoteUsageZero)
+		u.Completion = record.Unknown
+	}
+	hasIDs := a.hasIDs && len(rec.Chunks) > 0
+	switch {
+	case u.Completion.IsKnown():
+		t.Source = record.SourceUsage
+		t.Output = max(u.Completion-max(u.Reasoning, 0), 0)
+	case hasIDs:
+		t.Source = record.SourceTokenIDs
+		t.Output, t.Reasoning = a.ids, record.Unknown
+	case u.Prompt.IsKnown():
+		t.Source = record.SourceUsage
+	}
+
+	// The tokens of each event: from a running usage that grew with every one
+	// of them and led to the total, else from token ids in every one, else
+	// unknown. What grew on later events without output, as an end token, came
+	// with none of them.
+	byUsage := a.grew && a.choices == 1 && len(rec.Chunks) > 0 && a.running == u.Completion
+	for i := range rec.Chunks {
+		switch c := &rec.Chunks[i]; {
+		case byUsage:
+			c.Tokens = a.byUsage[i]
+		case !hasIDs:
+			c.Tokens = record.UnknownTokens
+		}
+	}
+}

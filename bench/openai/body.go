@@ -1,0 +1,206 @@
+package openai
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tokmark/tokmark/workloads"
+)
+
+// EndpointType names one API of the OpenAI family.
+type EndpointType string
+
+// The endpoint types.
+const (
+	Chat        EndpointType = "chat"
+	Completions EndpointType = "completions"
+)
+
+// Path is the path of the endpoint below the server's address; empty for a
+// type that is not known.
+func (t EndpointType) Path() string {
+	switch t {
+	case Chat:
+		return "/v1/chat/completions"
+	case Completions:
+		return "/v1/completions"
+	}
+	return ""
+}
+
+// The two names of the limit of the output.
+const (
+	maxTokens           = "max_tokens"
+	maxCompletionTokens = "max_completion_tokens"
+)
+
+// BodyOptions are what all request bodies of a run have in common.
+type BodyOptions struct {
+	// Model is the model asked for, unless the request names its own. Empty:
+	// the field is left out.
+	Model string
+	// Stream asks for a stream.
+	Stream bool
+	// IncludeUsage asks for the usage at the end of the stream
+	// (stream_options.include_usage), ContinuousUsage for a running usage on
+	// every event (stream_options.continuous_usage_stats). Both mean nothing
+	// without Stream.
+	IncludeUsage    bool
+	ContinuousUsage bool
+	// MaxTokensField is the field that limits the output. Empty: as AIPerf,
+	// max_completion_tokens for chat and max_tokens for completions.
+	MaxTokensField string
+	// Extra holds further fields. They replace ours of the same name; a limit
+	// of the output under either of its names replaces ours.
+	Extra map[string]json.RawMessage
+}
+
+// Body returns the JSON body of one request. Equal arguments give equal bytes:
+// our fields come in a fixed order, then the extra ones sorted by name. Where
+// both have a field, opt.Extra goes before req.Extra, and both before ours.
+//
+// A req.Body is returned as it is. A prompt becomes the one user message of a
+// chat, and a single message the prompt of a completion. It is an error if
+// there is nothing to ask, if a completion would have to be made of several
+// messages, or if an extra field is not JSON.
+func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error) {
+	if req.Body != nil {
+		return req.Body, nil
+	}
+	extra := maps.Clone(req.Extra)
+	if extra == nil {
+		extra = map[string]json.RawMessage{}
+	}
+	maps.Copy(extra, opt.Extra)
+
+	b := body{extra: extra}
+	b.buf.WriteByte('{')
+	if model := req.Model; model != "" {
+		b.field("model", model)
+	} else if opt.Model != "" {
+		b.field("model", opt.Model)
+	}
+	limit := opt.MaxTokensField
+	switch t {
+	case Chat:
+		b.messages(req)
+		limit = orElse(limit, maxCompletionTokens)
+	case Completions:
+		b.prompt(req)
+		limit = orElse(limit, maxTokens)
+	default:
+		return nil, fmt.Errorf("build request body: endpoint type %q is not known; use %q or %q", t, Chat, Completions)
+	}
+	if opt.Stream {
+		b.field("stream", true)
+		if opt.IncludeUsage || opt.ContinuousUsage {
+			b.field("stream_options", struct {
+				IncludeUsage    bool `json:"include_usage,omitempty"`
+				ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
+			}{opt.IncludeUsage, opt.ContinuousUsage})
+		}
+	}
+	if req.OutputTokens > 0 && extra[maxTokens] == nil && extra[maxCompletionTokens] == nil {
+		b.field(limit, req.OutputTokens)
+	}
+	for _, name := range slices.Sorted(maps.Keys(extra)) {
+		if !json.Valid(extra[name]) {
+			b.fail(fmt.Errorf("extra field %q is not JSON: %.40q", name, extra[name]))
+			break
+		}
+		b.raw(name, extra[name])
+	}
+	b.buf.WriteByte('}')
+	if b.err != nil {
+		return nil, fmt.Errorf("build request body: %w", b.err)
+	}
+	return b.buf.Bytes(), nil
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// body is a JSON object that is being written, with its first error.
+type body struct {
+	buf   bytes.Buffer
+	extra map[string]json.RawMessage
+	err   error
+}
+
+func (b *body) fail(err error) {
+	if b.err == nil {
+		b.err = err
+	}
+}
+
+// field writes one of our fields, unless an extra one takes its place.
+func (b *body) field(name string, value any) {
+	if _, taken := b.extra[name]; taken {
+		return
+	}
+	b.raw(name, b.encode(value))
+}
+
+func (b *body) raw(name string, value []byte) {
+	if b.buf.Len() > 1 {
+		b.buf.WriteByte(',')
+	}
+	b.buf.Write(b.encode(name))
+	b.buf.WriteByte(':')
+	b.buf.Write(value)
+}
+
+// encode is json.Marshal without the escapes that only HTML needs: a prompt
+// should reach the server with the bytes that other clients send.
+func (b *body) encode(value any) []byte {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(value); err != nil {
+		b.fail(err)
+	}
+	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+}
+
+var errNothingAsked = errors.New("the request has neither messages nor a prompt")
+
+func (b *body) messages(req workloads.Request) {
+	type message struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	list := make([]message, 0, max(1, len(req.Messages)))
+	for _, m := range req.Messages {
+		list = append(list, message(m))
+	}
+	if len(list) == 0 {
+		if req.Prompt == "" && b.extra["messages"] == nil {
+			b.fail(errNothingAsked)
+		}
+		list = append(list, message{"user", req.Prompt})
+	}
+	b.field("messages", list)
+}
+
+func (b *body) prompt(req workloads.Request) {
+	prompt := req.Prompt
+	if prompt == "" && b.extra["prompt"] == nil {
+		switch len(req.Messages) {
+		case 0:
+			b.fail(errNothingAsked)
+		case 1:
+			prompt = req.Messages[0].Content
+		default:
+			b.fail(fmt.Errorf("a completion needs a prompt, the request has %d messages; use endpoint type %q", len(req.Messages), Chat))
+		}
+	}
+	b.field("prompt", prompt)
+}

@@ -1,0 +1,386 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/workloads/arrival"
+)
+
+// options are the settings of a run. Each has one definition: the flag that
+// bind makes, whose name is also the key in a scenario file.
+type options struct {
+	// target
+	model, url, endpointType, endpoint string
+	streaming                          bool
+	headers                            []string
+	apiKey                             string
+	extraInputs                        []string
+	usage, perChunkUsage, legacyMax    bool
+	insecure                           bool
+	simulate                           bool
+
+	// load
+	concurrency             int
+	requestRate             float64
+	arrivalPattern          string
+	arrivalSmoothness       float64
+	requestCount            int64
+	duration, grace         float64
+	warmup                  int64
+	connectTimeout          time.Duration
+	firstByteTimeout        time.Duration
+	idleTimeout             time.Duration
+	totalSeconds            float64
+	isl, islStddev          float64
+	osl, oslStddev          float64
+	inputFile, datasetType  string
+	skipBadLines            bool
+	randomSeed              uint64
+	salt                    string
+	goodput                 string
+	artifactDir, exportData string
+	ui                      string
+	printConfig             bool
+}
+
+// aliases are names that AIPerf and GenAI-Perf have for our flags.
+var aliases = map[string]string{
+	"model-names":                 "model",
+	"custom-endpoint":             "endpoint",
+	"request-rate-mode":           "arrival-pattern",
+	"vllm-burstiness":             "arrival-smoothness",
+	"num-requests":                "request-count",
+	"num-warmup-requests":         "warmup-request-count",
+	"synthetic-input-tokens-mean": "isl", "prompt-input-tokens-mean": "isl",
+	"synthetic-input-tokens-stddev": "isl-stddev", "prompt-input-tokens-stddev": "isl-stddev",
+	"output-tokens-mean": "osl", "prompt-output-tokens-mean": "osl",
+	"output-tokens-stddev": "osl-stddev", "prompt-output-tokens-stddev": "osl-stddev",
+	"output-artifact-dir": "artifact-dir",
+	"ui-type":             "ui",
+}
+
+func (o *options) bind(fs *pflag.FlagSet) {
+	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if to, ok := aliases[name]; ok {
+			name = to
+		}
+		return pflag.NormalizedName(name)
+	})
+	fs.StringVarP(&o.model, "model", "m", "", "model to ask for (default: the only one that /v1/models lists)")
+	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
+	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat or completions")
+	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (/v1/chat/completions, /v1/completions)")
+	fs.BoolVar(&o.streaming, "streaming", true, "ask for streams; false measures whole answers")
+	fs.StringArrayVarP(&o.headers, "header", "H", nil, "further request header `name:value`; may be given again")
+	fs.StringVar(&o.apiKey, "api-key", "", "bearer token (default: $OPENAI_API_KEY); never written anywhere")
+	fs.StringArrayVar(&o.extraInputs, "extra-inputs", nil, "further body fields: `name:value` or a JSON object; may be given again")
+	fs.BoolVar(&o.usage, "usage", true, "ask for token counts in the stream (stream_options.include_usage)")
+	fs.BoolVar(&o.perChunkUsage, "per-chunk-usage", false, "ask for token counts in every event (continuous_usage_stats)")
+	fs.BoolVar(&o.legacyMax, "use-legacy-max-tokens", false, "limit chat output by max_tokens instead of max_completion_tokens")
+	fs.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
+	fs.BoolVar(&o.simulate, "simulate", false, "measure the embedded simulator instead of a server")
+
+	fs.IntVar(&o.concurrency, "concurrency", 1, "requests in flight; with --request-rate: the most in flight")
+	fs.Float64Var(&o.requestRate, "request-rate", 0, "requests per second, sent when due whether or not others have ended")
+	fs.StringVar(&o.arrivalPattern, "arrival-pattern", "poisson", "with --request-rate: constant, poisson or gamma")
+	fs.Float64Var(&o.arrivalSmoothness, "arrival-smoothness", 1, "shape of gamma arrivals: 1 is poisson, above 1 smoother, below 1 burstier")
+	fs.Int64Var(&o.requestCount, "request-count", 0, "requests to measure (default: 10 or 2 × concurrency, the larger)")
+	fs.Float64Var(&o.duration, "benchmark-duration", 0, "`seconds` to send for, in place of a count")
+	fs.Float64Var(&o.grace, "benchmark-grace-period", 30, "`seconds` that requests in flight may take after the duration or an interrupt")
+	fs.Int64Var(&o.warmup, "warmup-request-count", 0, "requests before the measurement, not measured")
+	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
+	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
+	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")
+	fs.Float64Var(&o.totalSeconds, "request-timeout-seconds", 600, "limit on a whole request in `seconds`; 0: none")
+
+	fs.Float64Var(&o.isl, "isl", 550, "synthetic prompts: mean input tokens")
+	fs.Float64Var(&o.islStddev, "isl-stddev", 0, "synthetic prompts: standard deviation of the input tokens")
+	fs.Float64Var(&o.osl, "osl", 0, "mean output tokens to ask for (default: no limit is sent)")
+	fs.Float64Var(&o.oslStddev, "osl-stddev", 0, "standard deviation of the output tokens")
+	fs.StringVar(&o.inputFile, "input-file", "", "prompts from a `file` instead of synthetic ones")
+	fs.StringVar(&o.datasetType, "custom-dataset-type", "", "format of the input file (default: by its content)")
+	fs.BoolVar(&o.skipBadLines, "skip-bad-lines", false, "leave unusable lines of the input file out instead of stopping")
+	fs.Uint64Var(&o.randomSeed, "random-seed", 0, "seed of prompts, lengths and arrivals")
+	fs.StringVar(&o.salt, "salt", "", "makes the prompts of this run differ from all others (default: a fresh one); give one to repeat a run")
+
+	fs.StringVar(&o.goodput, "goodput", "", "objectives that make a request good, as `\"time_to_first_token:300 inter_token_latency:30\"`")
+	fs.StringVar(&o.artifactDir, "artifact-dir", "", "directory for the run (default: a new one in artifacts/)")
+	fs.StringVar(&o.exportData, "export-level", "records", "records, or raw: with the text of the answers")
+	fs.StringVar(&o.ui, "ui", "auto", "progress on stderr: auto, simple (log lines) or none")
+	fs.BoolVar(&o.printConfig, "print-config", false, "print the effective configuration and stop")
+}
+
+// loadTouched reports whether the load was set in any way.
+func loadTouched(fs *pflag.FlagSet) bool {
+	for _, name := range []string{"concurrency", "request-rate", "request-count", "benchmark-duration", "isl", "osl", "input-file"} {
+		if fs.Changed(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// complete sets the defaults that depend on other settings.
+func (o *options) complete(fs *pflag.FlagSet, getenv func(string) string) {
+	if o.apiKey == "" {
+		o.apiKey = getenv("OPENAI_API_KEY")
+	}
+	if o.simulate && !loadTouched(fs) {
+		// Enough to see the whole report in some ten seconds.
+		o.concurrency, o.requestCount, o.osl = 8, 80, 100
+	}
+	if o.requestRate > 0 && !fs.Changed("concurrency") {
+		o.concurrency = 0
+	}
+	if o.requestCount == 0 && o.duration == 0 {
+		o.requestCount = max(10, 2*int64(o.concurrency))
+	}
+}
+
+// validate reports every fault of the settings, before anything is sent.
+func (o *options) validate(fs *pflag.FlagSet) error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if t := openai.EndpointType(o.endpointType); t.Path() == "" {
+		bad("--endpoint-type %s: use chat or completions", o.endpointType)
+	}
+	if fs.Changed("concurrency") && o.concurrency < 1 {
+		bad("--concurrency %d: it must be at least 1", o.concurrency)
+	}
+	if fs.Changed("request-rate") && !(o.requestRate > 0 && !math.IsInf(o.requestRate, 1)) {
+		bad("--request-rate %v: it must be above 0", o.requestRate)
+	}
+	if p := arrival.Pattern(o.arrivalPattern); p != arrival.Constant && p != arrival.Poisson && p != arrival.Gamma {
+		bad("--arrival-pattern %s: use constant, poisson or gamma", o.arrivalPattern)
+	}
+	for _, name := range []string{"arrival-pattern", "arrival-smoothness"} {
+		if fs.Changed(name) && o.requestRate == 0 {
+			bad("--%s needs --request-rate", name)
+		}
+	}
+	if fs.Changed("request-count") && o.requestCount < 1 {
+		bad("--request-count %d: it must be at least 1", o.requestCount)
+	}
+	if fs.Changed("request-count") && fs.Changed("benchmark-duration") {
+		bad("--request-count and --benchmark-duration exclude each other")
+	}
+	if fs.Changed("benchmark-duration") && !(o.duration > 0) {
+		bad("--benchmark-duration %v: it must be above 0", o.duration)
+	}
+	for name, v := range map[string]float64{
+		"benchmark-grace-period": o.grace, "warmup-request-count": float64(o.warmup), "isl-stddev": o.islStddev, "osl-stddev": o.oslStddev,
+		"request-timeout-seconds": o.totalSeconds, "connect-timeout": o.connectTimeout.Seconds(), "first-byte-timeout": o.firstByteTimeout.Seconds(), "idle-timeout": o.idleTimeout.Seconds(), "osl": o.osl,
+	} {
+		if !(v >= 0 && !math.IsInf(v, 1)) {
+			bad("--%s must not be negative", name)
+		}
+	}
+	if !(o.isl >= 1) {
+		bad("--isl %v: a prompt has at least 1 token", o.isl)
+	}
+	if o.exportData != "records" && o.exportData != "raw" {
+		bad("--export-level %s: use records or raw", o.exportData)
+	}
+	if !slices.Contains([]string{"auto", "simple", "none", "dashboard"}, o.ui) {
+		bad("--ui %s: use auto, simple or none", o.ui)
+	}
+	if o.inputFile != "" && (fs.Changed("isl") || fs.Changed("isl-stddev")) {
+		bad("--isl is for synthetic prompts: the input file has its own")
+	}
+	if o.datasetType != "" && o.inputFile == "" {
+		bad("--custom-dataset-type needs --input-file")
+	}
+	if o.simulate && fs.Changed("url") {
+		bad("--simulate and --url exclude each other")
+	}
+	if _, err := o.endpointURL(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.header(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.extra(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := report.ParseGoodput(o.goodput, o.streaming); err != nil {
+		bad("--goodput: %w", err)
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// baseURL is the server's address with the path that its API hangs on,
+// without /v1; path is that of the endpoint.
+func (o *options) endpointURL() (*url.URL, error) {
+	s := o.url
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("--url %s: give host:port or an http(s) URL", maskURL(o.url))
+	}
+	path := openai.EndpointType(o.endpointType).Path()
+	if o.endpoint != "" {
+		path = "/" + strings.TrimPrefix(o.endpoint, "/")
+	}
+	base := strings.TrimSuffix(u.Path, "/")
+	switch {
+	case strings.HasSuffix(base, path): // the whole endpoint was given
+		return u, nil
+	case strings.HasSuffix(base, "/v1") && strings.HasPrefix(path, "/v1/"):
+		base = strings.TrimSuffix(base, "/v1")
+	}
+	u.Path = base + path
+	return u, nil
+}
+
+// modelsURL is where the server lists its models.
+func modelsURL(endpoint *url.URL) *url.URL {
+	u := *endpoint
+	if i := strings.LastIndex(u.Path, "/v1/"); i >= 0 {
+		u.Path = u.Path[:i]
+	} else {
+		u.Path = ""
+	}
+	u.Path += "/v1/models"
+	return &u
+}
+
+// header returns the headers that the user gave, the key included.
+func (o *options) header() (http.Header, error) {
+	h := http.Header{}
+	for _, s := range o.headers {
+		name, value, ok := strings.Cut(s, ":")
+		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(s, "\r\n") {
+			return nil, fmt.Errorf("--header %s: give name:value", strings.SplitN(s, ":", 2)[0])
+		}
+		h.Add(name, strings.TrimSpace(value))
+	}
+	if o.apiKey != "" && h.Get("Authorization") == "" {
+		if strings.ContainsAny(o.apiKey, "\r\n") {
+			return nil, errors.New("--api-key: it holds a line end")
+		}
+		h.Set("Authorization", "Bearer "+o.apiKey)
+	}
+	return h, nil
+}
+
+// secrets are the values that must never be kept: the key, and every header
+// value given by the user, whole and without the scheme before it.
+func (o *options) secrets() []string {
+	var out []string
+	add := func(s string) {
+		if len(s) >= 4 && !slices.Contains(out, s) { // shorter ones would mask half of any text
+			out = append(out, s)
+		}
+	}
+	add(o.apiKey)
+	for _, s := range o.headers {
+		_, value, _ := strings.Cut(s, ":")
+		value = strings.TrimSpace(value)
+		add(value)
+		if i := strings.LastIndexByte(value, ' '); i >= 0 {
+			add(value[i+1:])
+		}
+	}
+	if u, err := url.Parse(o.url); err == nil {
+		if pw, ok := u.User.Password(); ok {
+			add(pw)
+		}
+		for name, vs := range u.Query() {
+			if name == "api-version" {
+				continue // Azure's; no secret, and dates are common words
+			}
+			for _, v := range vs {
+				add(v)
+			}
+		}
+	}
+	// A longer secret first: it may hold a shorter one.
+	slices.SortStableFunc(out, func(a, b string) int { return len(b) - len(a) })
+	return out
+}
+
+// extra returns the body fields of --extra-inputs.
+func (o *options) extra() (map[string]json.RawMessage, error) {
+	out := map[string]json.RawMessage{}
+	for _, s := range o.extraInputs {
+		if strings.HasPrefix(strings.TrimSpace(s), "{") {
+			dec := json.NewDecoder(strings.NewReader(s))
+			if err := dec.Decode(&out); err != nil || dec.More() {
+				return nil, fmt.Errorf("--extra-inputs %s: not a JSON object", s)
+			}
+			continue
+		}
+		for _, pair := range strings.Split(s, ",") {
+			name, value, ok := strings.Cut(pair, ":")
+			if name = strings.TrimSpace(name); !ok || name == "" {
+				return nil, fmt.Errorf("--extra-inputs %s: give name:value or a JSON object", pair)
+			}
+			out[name] = jsonValue(strings.TrimSpace(value))
+		}
+	}
+	return out, nil
+}
+
+// jsonValue reads a value as AIPerf does: number, true, false or null as such,
+// anything else as a string.
+func jsonValue(s string) json.RawMessage {
+	if low := strings.ToLower(s); low == "true" || low == "false" || low == "null" {
+		return json.RawMessage(low)
+	}
+	if _, err := strconv.ParseFloat(s, 64); err == nil && json.Valid([]byte(s)) {
+		return json.RawMessage(s)
+	}
+	b, _ := json.Marshal(s)
+	return b
+}
+
+// asksExactLength reports whether the extra fields make an answer as long as
+// its limit.
+func asksExactLength(extra map[string]json.RawMessage) bool {
+	_, minTokens := extra["min_tokens"]
+	return minTokens || bytes.Equal(extra["ignore_eos"], []byte("true"))
+}
+
+// maskURL takes user info and query values out of an address.
+func maskURL(s string) string {
+	withScheme := s
+	if !strings.Contains(s, "://") {
+		withScheme = "http://" + s
+	}
+	u, err := url.Parse(withScheme)
+	if err != nil {
+		return "(not a URL)"
+	}
+	if u.User != nil {
+		u.User = url.User("***")
+	}
+	if u.RawQuery != "" {
+		q := u.Query()
+		for k := range q {
+			q[k] = []string{"***"}
+		}
+		u.RawQuery = q.Encode()
+	}
+	out := u.String()
+	if withScheme != s {
+		out = strings.TrimPrefix(out, "http://")
+	}
+	return out
+}

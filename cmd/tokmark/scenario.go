@@ -1,0 +1,179 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/spf13/pflag"
+)
+
+// notInScenario are flags that make no sense, or do harm, in a file.
+var notInScenario = []string{"print-config", "help", "api-key"}
+
+// loadScenario sets every flag that the file names and the command line does
+// not. Unknown keys and values that do not fit are errors with their place.
+func loadScenario(path string, fs *pflag.FlagSet) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read scenario: %w", err)
+	}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		return fmt.Errorf("read scenario %s: %s", path, yaml.FormatError(err, false, true))
+	}
+	var errs []error
+	given := map[string]bool{}
+	fs.Visit(func(f *pflag.Flag) { given[f.Name] = true })
+	for _, doc := range file.Docs {
+		var pairs []*ast.MappingValueNode
+		switch body := doc.Body.(type) {
+		case nil:
+			continue
+		case *ast.MappingNode:
+			pairs = body.Values
+		case *ast.MappingValueNode:
+			pairs = []*ast.MappingValueNode{body}
+		default:
+			return fmt.Errorf("read scenario %s: it is no mapping of option names to values", path)
+		}
+		for _, pair := range pairs {
+			if err := setFromScenario(pair, fs, given); err != nil {
+				at := pair.Key.GetToken().Position
+				errs = append(errs, fmt.Errorf("%s:%d:%d: %w", path, at.Line, at.Column, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[string]bool) error {
+	key := pair.Key.GetToken().Value
+	flag := fs.Lookup(key)
+	if flag == nil || slices.Contains(notInScenario, flag.Name) {
+		if key == "api-key" {
+			return errors.New("a key does not belong in a file: use $OPENAI_API_KEY")
+		}
+		return fmt.Errorf("unknown key %q%s", key, didYouMean(key, fs))
+	}
+	if given[flag.Name] {
+		return nil // the command line wins
+	}
+	var v any
+	if err := yaml.NodeToValue(pair.Value, &v); err != nil {
+		return fmt.Errorf("%s: %w", key, err)
+	}
+	values := []any{v}
+	if list, ok := v.([]any); ok {
+		if _, many := flag.Value.(pflag.SliceValue); !many {
+			return fmt.Errorf("%s: one value is expected, not a list", key)
+		}
+		values = list
+	}
+	for _, v := range values {
+		var s string
+		switch v := v.(type) {
+		case nil:
+			return fmt.Errorf("%s: no value", key)
+		case map[string]any:
+			b, err := json.Marshal(v)
+			if err != nil {
+				return fmt.Errorf("%s: %w", key, err)
+			}
+			s = string(b)
+		default:
+			s = fmt.Sprint(v)
+		}
+		if err := fs.Set(flag.Name, s); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// didYouMean names the flag that differs least from key, if any is near.
+func didYouMean(key string, fs *pflag.FlagSet) string {
+	best, name := len(key)/3+2, ""
+	fs.VisitAll(func(f *pflag.Flag) {
+		if d := distance(key, f.Name); d < best {
+			best, name = d, f.Name
+		}
+	})
+	if name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", name)
+}
+
+// distance is the number of letters to change, add or remove.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// effective returns the value of every flag by name, secrets left out.
+func effective(fs *pflag.FlagSet, o *options) map[string]json.RawMessage {
+	out := map[string]json.RawMessage{}
+	fs.VisitAll(func(f *pflag.Flag) {
+		if slices.Contains(notInScenario, f.Name) {
+			return
+		}
+		var v any = f.Value.String()
+		switch f.Name {
+		case "header":
+			names := []string{}
+			for _, h := range o.headers {
+				name, _, _ := strings.Cut(h, ":")
+				names = append(names, strings.TrimSpace(name)+": ***")
+			}
+			v = names
+		case "url":
+			v = maskURL(o.url)
+		default:
+			if s, ok := f.Value.(pflag.SliceValue); ok {
+				v = s.GetSlice()
+			} else if t := f.Value.Type(); t != "string" && t != "duration" {
+				v = json.RawMessage(f.Value.String())
+			}
+		}
+		b, err := json.Marshal(v)
+		if err != nil {
+			b, _ = json.Marshal(f.Value.String())
+		}
+		out[f.Name] = b
+	})
+	return out
+}
+
+// scenarioYAML writes the effective configuration as a scenario file.
+func scenarioYAML(config map[string]json.RawMessage) ([]byte, error) {
+	m := make(map[string]any, len(config))
+	for k, raw := range config {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return nil, err
+		}
+		m[k] = v
+	}
+	return yaml.Marshal(m)
+}
