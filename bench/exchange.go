@@ -189,8 +189,8 @@ func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scrat
 	if err == nil && (first == '{' || first == '[' || !x.plan.Body.Stream) {
 		// A proxy's label may be wrong either way: the first byte decides.
 		body, stamp, err := s.reader.Whole(x.plan.MaxEvent)
-		rec.End = record.Time(stamp.At)
-		if err != nil {
+		if rec.End = record.Time(stamp.At); err != nil {
+			rec.End = x.clock()
 			x.fail(ctx, rec, err, "body")
 			return false
 		}
@@ -205,30 +205,24 @@ func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scrat
 	for more := true; more; {
 		e, err := s.reader.Next()
 		if err != nil {
-			if end = x.clock(); err == io.EOF {
-				s.answer.Close()
-			} else {
+			if end = x.clock(); err != io.EOF {
 				x.fail(ctx, rec, err, "body")
 			}
 			break
 		}
 		end = record.Time(e.At)
-		if !rec.FirstEvent.IsSet() {
-			rec.FirstEvent = end
-		}
 		if e.Unterminated {
 			s.answer.Unterminated(e.Name, e.Data, end, e.Lag, e.SameRead)
-			continue
+			continue // to the end of the body
 		}
 		had := len(rec.Chunks)
 		more = s.answer.Event(e.Name, e.Data, end, e.Lag, e.SameRead)
 		if x.plan.Gauge != nil && len(rec.Chunks) > had {
 			x.plan.Gauge.Chunks.Add(1)
 		}
-		if !more {
-			s.answer.Close()
-		}
+		rec.AfterDone = !more && len(bytes.TrimSpace(s.reader.Buffered())) > 0
 	}
+	s.answer.Close()
 	rec.End = end
 	return rec.Outcome == record.OK
 }

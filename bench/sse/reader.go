@@ -190,6 +190,10 @@ func (d *Reader) Whole(maxBody int) ([]byte, Stamp, error) {
 	return body, d.last, d.err
 }
 
+// Buffered returns what has been read and is not yet part of an event. It is
+// valid until the next call.
+func (d *Reader) Buffered() []byte { return d.buf[d.open:d.end] }
+
 // Comments returns how many comment lines have been read.
 func (d *Reader) Comments() int { return d.comments }
 
