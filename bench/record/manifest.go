@@ -21,6 +21,12 @@ const (
 	RunAborted     RunOutcome = "aborted" // interrupted twice, or a fault of ours
 )
 
+// Where the times of events come from.
+const (
+	StampsRead   = "read"   // our own clock, right after the read
+	StampsKernel = "kernel" // the kernel's receive stamp, where it gave one
+)
+
 // Manifest says under which conditions a run was made. It never holds a
 // secret: header values are left out, the command line is masked.
 type Manifest struct {
@@ -43,8 +49,7 @@ type Manifest struct {
 	Goodput map[string]float64 `json:"goodput,omitempty"`
 
 	Host Host `json:"host"`
-	// Stamps names where event times come from: read (our own, after the
-	// read) or kernel.
+	// Stamps names where event times come from: StampsRead or StampsKernel.
 	Stamps string `json:"stamps"`
 
 	Conditions []Condition `json:"conditions,omitempty"`
@@ -67,6 +72,9 @@ type Manifest struct {
 	Sent        int64 `json:"sent"`
 	Unsent      int64 `json:"unsent"`
 	MaxInFlight int64 `json:"max_in_flight"`
+	// ClockSteps is how often the wall clock, which kernel stamps are of, was
+	// set during the run.
+	ClockSteps int64 `json:"clock_steps,omitempty"`
 }
 
 // Build identifies the tool.

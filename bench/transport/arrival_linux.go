@@ -29,6 +29,9 @@ type stampedConn struct {
 	errno   syscall.Errno
 }
 
+// KernelStamps tells whether this system's kernel gives receive stamps.
+const KernelStamps = true
+
 // KeepStamping makes the kernel stamp what the machine receives until the
 // returned function is called. Without it the kernel begins some milliseconds
 // after the first connection asks for stamps, and the first events have none.

@@ -8,5 +8,8 @@ import "net"
 // receive stamps.
 func withArrivals(conn net.Conn) net.Conn { return conn }
 
+// KernelStamps tells whether this system's kernel gives receive stamps.
+const KernelStamps = false
+
 // KeepStamping does nothing here.
 func KeepStamping() (stop func()) { return func() {} }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench"
 	"github.com/tokmark/tokmark/bench/collect"
+	"github.com/tokmark/tokmark/bench/health"
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/transport"
@@ -68,7 +69,7 @@ option name (request-rate: 4); the command line wins.`,
 			}
 			config := effective(fs, o)
 			if o.printConfig {
-				text, err := scenarioYAML(config)
+				text, err := scenarioYAML(config, fs)
 				if err != nil {
 					return err
 				}
@@ -190,6 +191,10 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, dir rec
 		kept <- collector.Collect(records, writer, func(error) { cancel() })
 	}()
 	stopProgress := showProgress(w, o, &plan, collector)
+	stopSampling, err := sampleClient(dir, &plan, records)
+	if err != nil {
+		return &exitError{code: exitFailed, err: err}
+	}
 
 	runtime.GC() // what was built before the run is not collected during it
 	percent, limit := debug.SetGCPercent(-1), debug.SetMemoryLimit(memoryLimit)
@@ -197,18 +202,55 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, dir rec
 	debug.SetGCPercent(percent)
 	debug.SetMemoryLimit(limit)
 
+	sampleErr := stopSampling()
 	close(records)
 	keepErr := <-kept
 	stopProgress()
 	m.Outcome, m.MeasureStart, m.MeasureEnd = res.Outcome, res.MeasureStart, res.MeasureEnd
-	m.Sent, m.Unsent, m.MaxInFlight = res.Sent, res.Unsent, res.MaxInFlight
+	m.Sent, m.Unsent, m.MaxInFlight, m.ClockSteps = res.Sent, res.Unsent, res.MaxInFlight, res.ClockSteps
 	if err != nil || keepErr != nil {
 		m.Outcome = record.RunAborted
 	}
-	if err := errors.Join(err, keepErr, writer.Close(), dir.WriteManifest(m)); err != nil {
+	if err := errors.Join(err, keepErr, sampleErr, writer.Close(), dir.WriteManifest(m)); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("run: %w", err), hint: "what was measured so far is in " + string(dir)}
 	}
 	return nil
+}
+
+// sampleClient keeps samples of this process until the returned function is
+// called, which returns the first error of writing them.
+func sampleClient(dir record.Dir, plan *bench.Plan, records <-chan *record.Record) (stop func() error, err error) {
+	file, err := dir.NewSampleWriter()
+	if err != nil {
+		return nil, err
+	}
+	done := make(chan struct{})
+	result := make(chan error, 1)
+	go func() {
+		monitor := health.NewMonitor()
+		tick := time.NewTicker(health.Every)
+		defer tick.Stop()
+		var failed error
+		for over := false; !over; {
+			select {
+			case <-tick.C:
+			case <-done:
+				over = true
+			}
+			v := monitor.Sample()
+			v[record.ClientWaiting], v[record.ClientWaitingRoom] = float64(len(records)), float64(cap(records))
+			v[record.ClientInFlight], v[record.ClientSent] = float64(plan.Gauge.InFlight.Load()), float64(plan.Gauge.Sent.Load())
+			v[record.ClientChunks] = float64(plan.Gauge.Chunks.Load())
+			if failed == nil {
+				failed = file.Write(record.Sample{At: record.Time(time.Since(plan.Origin)), From: record.FromClient, Values: v})
+			}
+		}
+		result <- errors.Join(failed, file.Close())
+	}()
+	return func() error {
+		close(done)
+		return <-result
+	}, nil
 }
 
 // finish writes the summaries, prints the report, and says how the run went
@@ -247,8 +289,12 @@ func (o *options) source(m *record.Manifest) (workloads.Source, error) {
 		m.WorkloadHash = made.Hash()
 		return made, nil
 	}
+	format, err := dataset.ParseFormat(o.datasetType)
+	if err != nil {
+		return nil, fmt.Errorf("--custom-dataset-type: %w", err)
+	}
 	data, err := dataset.Open(o.inputFile, dataset.Options{
-		Format: dataset.Format(o.datasetType), SkipBadLines: o.skipBadLines, Prompter: made, Seed: o.randomSeed,
+		Format: format, SkipBadLines: o.skipBadLines, Prompter: made, Seed: o.randomSeed,
 	})
 	if err != nil {
 		return nil, err
@@ -365,7 +411,10 @@ func fillManifest(m *record.Manifest, o *options, endpoint *url.URL) {
 	if o.duration > 0 {
 		m.Load.Grace = seconds(o.grace)
 	}
-	m.Stamps = "read"
+	m.Stamps = record.StampsRead
+	if transport.KernelStamps {
+		m.Stamps = record.StampsKernel
+	}
 	m.Host = record.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Procs: runtime.GOMAXPROCS(0)}
 	if n, ok := transport.OpenFiles(); ok {
 		m.Host.NoFile = uint64(n)
