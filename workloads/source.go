@@ -39,9 +39,9 @@ type Request struct {
 	// Delay is the think time: how long after the end of the turn before it
 	// this turn is due. It means nothing for a first turn.
 	Delay time.Duration
-	// ExpectedCached is how many of the input tokens a server with a prefix
-	// cache should find there, were every earlier request of the run still
-	// cached; 0: none.
+	// ExpectedCached is how many of InputTokens a server with a prefix cache
+	// should find there, were every earlier request of the run still cached;
+	// 0: none. The earlier turns of a session are not in it.
 	ExpectedCached int
 }
 

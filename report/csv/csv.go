@@ -1,0 +1,162 @@
+// Package csv writes a summary in the CSV layout of AIPerf, so that scripts
+// that read AIPerf's file can read it.
+package csv
+
+import (
+	"bytes"
+	stdcsv "encoding/csv"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/gocarina/gocsv"
+
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/stats"
+)
+
+// distribution is a row of the first section: metrics with percentiles.
+type distribution struct {
+	Metric string `csv:"Metric"`
+	Avg    string `csv:"avg"`
+	Min    string `csv:"min"`
+	Max    string `csv:"max"`
+	P1     string `csv:"p1"`
+	P5     string `csv:"p5"`
+	P10    string `csv:"p10"`
+	P25    string `csv:"p25"`
+	P50    string `csv:"p50"`
+	P75    string `csv:"p75"`
+	P90    string `csv:"p90"`
+	P95    string `csv:"p95"`
+	P99    string `csv:"p99"`
+	Std    string `csv:"std"`
+}
+
+// columns is the number of columns of every row but the empty ones.
+const columns = 14
+
+// value is a row of the second section: metrics of the whole run.
+type value struct {
+	Metric string `csv:"Metric"`
+	Value  string `csv:"Value"`
+}
+
+// fact is a row of the third section, which AIPerf does not have: what was
+// measured, and whether to believe it.
+type fact struct {
+	Fact  string `csv:"Fact"`
+	Value string `csv:"Value"`
+}
+
+// Write writes three sections with an empty row between: metrics with
+// percentiles, metrics of the run, facts. Rows are sorted by metric tag. Short
+// rows are filled up with empty cells, so every row has the same number of
+// columns. A figure that is missing or infinite is an empty cell. Text that a
+// spreadsheet could take for a formula gets a leading apostrophe. The same
+// summary gives the same bytes.
+func Write(w io.Writer, s *report.Summary) error {
+	metrics := slices.Clone(s.Metrics)
+	slices.SortStableFunc(metrics, func(a, b report.Result) int { return strings.Compare(a.Tag, b.Tag) })
+	var distributions []distribution
+	var values []value
+	for _, r := range metrics {
+		if st := r.Statistic; st != nil {
+			distributions = append(distributions, describe(cell(r.Name()), st))
+			continue
+		}
+		v := number(r.Value)
+		if r.Integer {
+			v = strconv.FormatInt(r.Whole, 10)
+		}
+		values = append(values, value{cell(r.Name()), v})
+	}
+	var out rows
+	for i, section := range []any{distributions, values, facts(s)} {
+		if i > 0 {
+			out.buf.WriteString("\r\n")
+		}
+		if err := gocsv.MarshalCSV(section, &out); err != nil {
+			return fmt.Errorf("write csv summary: %w", err)
+		}
+	}
+	if _, err := w.Write(out.buf.Bytes()); err != nil {
+		return fmt.Errorf("write csv summary: %w", err)
+	}
+	return nil
+}
+
+func describe(name string, st *stats.Statistic) distribution {
+	p := func(percent float64) string {
+		v, _ := st.Percentile(percent)
+		return number(v)
+	}
+	return distribution{
+		Metric: name, Avg: number(st.Avg), Min: number(st.Min), Max: number(st.Max),
+		P1: p(1), P5: p(5), P10: p(10), P25: p(25), P50: p(50), P75: p(75), P90: p(90), P95: p(95), P99: p(99),
+		Std: number(st.Std),
+	}
+}
+
+func facts(s *report.Summary) []fact {
+	m := s.Manifest
+	codes := make([]string, 0, len(s.Warnings))
+	for _, w := range s.Warnings {
+		codes = append(codes, w.Code)
+	}
+	source := "none"
+	if len(s.Tokens) > 0 && s.Tokens[0].Source != record.SourceNone {
+		source = string(s.Tokens[0].Source)
+	}
+	return []fact{
+		{"Run", cell(m.ID)},
+		{"Model", cell(m.Target.Model)},
+		{"URL", cell(m.Target.URL)},
+		{"Token Source", cell(source)},
+		{"Verdict", cell(string(s.Verdict.Level))},
+		{"Verdict Reasons", cell(strings.Join(s.Verdict.Reasons, " "))},
+		{"Warnings", cell(strings.Join(codes, " "))},
+	}
+}
+
+// number writes a figure as AIPerf does.
+func number(v float64) string {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return ""
+	}
+	return strconv.FormatFloat(v, 'f', 2, 64)
+}
+
+// cell makes text safe for spreadsheets, which run a cell that begins with one
+// of these characters as a formula.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
+
+// rows is a gocsv.CSVWriter that fills rows up and ends them with CR LF. The
+// standard writer's own CRLF mode would change line ends inside cells too.
+type rows struct{ buf bytes.Buffer }
+
+func (r *rows) Write(row []string) error {
+	for len(row) < columns {
+		row = append(row, "")
+	}
+	w := stdcsv.NewWriter(&r.buf)
+	if err := w.Write(row); err != nil {
+		return err
+	}
+	w.Flush()
+	r.buf.Truncate(r.buf.Len() - 1)
+	r.buf.WriteString("\r\n")
+	return nil
+}
+
+func (r *rows) Flush()       {}
+func (r *rows) Error() error { return nil }

@@ -1,0 +1,402 @@
+package report
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/tokmark/tokmark/bench/hist"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report/stats"
+)
+
+// tally is what is kept while the records pass by.
+type tally struct {
+	m        *record.Manifest
+	epoch    int64 // of the origin, in ns since 1970
+	openLoop bool
+
+	objectives bool
+	goals      []goal
+
+	damaged     int64
+	firstDamage string
+
+	valid, errors, cancelled, dropped int64
+	excluded, warmup, cooldown, good  int64
+
+	first, last record.Time             // the window: earliest start, latest cn
+	samples     []stats.Sample[float64] // by place in metrics, in the unit that Metric.of returns
+	gaps        stats.Sample[time.Duration]
+	scratch     []time.Duration
+	histograms  map[string]*hist.Histogram
+
+	isl, osl, output, reasoning sum
+
+	outcomes map[record.Outcome]*OutcomeShare
+	groups   map[ErrorGroup]int64 // with Count 0
+	sources  map[record.Source]int64
+
+	starts, dues     series // of measured requests that were sent
+	inFlight         time.Duration
+	lastEnd          record.Time
+	connNew          int64
+	connReused       int64
+	wait             sum
+	dns, connect     sum
+	tls              sum
+	earliest         *record.Record
+	unstreamed       int64 // valid requests, as all below
+	noUsage          int64
+	missingDone      int64
+	afterDone        int64
+	usageFell        int64
+	hiddenReasoning  int64
+	oneChunk         int64 // several tokens at one moment
+	exact, short     int64
+	longStreams      int64 // streams of at least four events
+	longGaps, merged int64 // their gaps, and how many of them are none
+}
+
+// sum is a total of n values.
+type sum struct{ sum, n int64 }
+
+func (s *sum) add(v int64) { s.sum += v; s.n++ }
+
+func (s *sum) addKnown(v int64, ok bool) {
+	if ok {
+		s.add(v)
+	}
+}
+
+func (s *sum) addStep(d time.Duration) {
+	if d > 0 {
+		s.add(int64(d))
+	}
+}
+
+// mean is the average of durations, in milliseconds.
+func (s sum) mean() *float64 {
+	if s.n == 0 {
+		return nil
+	}
+	v := float64(s.sum) / float64(s.n) / ms
+	return &v
+}
+
+// series is a number of moments, in any order.
+type series struct {
+	n           int64
+	first, last record.Time
+}
+
+func (s *series) add(t record.Time) {
+	if s.n == 0 {
+		s.first, s.last = t, t
+	}
+	s.first, s.last = min(s.first, t), max(s.last, t)
+	s.n++
+}
+
+func (s series) rate() *float64 {
+	if s.n < 2 || s.last <= s.first {
+		return nil
+	}
+	v := float64(s.n-1) / s.last.Sub(s.first).Seconds()
+	return &v
+}
+
+// The tags of the histograms, in the order of files.
+var histogramTags = []string{"TTFT", "ITL", "ICL", "E2E"}
+
+// maxGroups bounds how many different error messages are told apart: a server
+// may put a number of its own into each.
+const maxGroups = 100
+
+func newTally(m *record.Manifest) *tally {
+	t := &tally{
+		m: m,
+		// A rate or a trace sends when a request is due; without either, the
+		// next request waits for an answer.
+		openLoop:   m.Load.Rate > 0 || m.Load.Arrival != "" || m.Load.Concurrency == 0,
+		samples:    make([]stats.Sample[float64], len(metrics)),
+		histograms: make(map[string]*hist.Histogram),
+		outcomes:   make(map[record.Outcome]*OutcomeShare),
+		groups:     make(map[ErrorGroup]int64),
+		sources:    make(map[record.Source]int64),
+		objectives: len(m.Goodput) > 0,
+	}
+	if !m.Origin.IsZero() {
+		t.epoch = m.Origin.UnixNano()
+	}
+	for _, tag := range sortedKeys(m.Goodput) {
+		metric, _ := MetricByTag(tag) // CheckGoodput has seen to it
+		t.goals = append(t.goals, goal{metric, m.Goodput[tag]})
+	}
+	return t
+}
+
+// rate is n over the window in seconds.
+func (t *tally) rate(n int64, known bool) (float64, bool) {
+	w, ok := t.window()
+	if !ok || !known {
+		return 0, false
+	}
+	return float64(n) / w, true
+}
+
+// window is the benchmark duration in seconds.
+func (t *tally) window() (float64, bool) {
+	if t.valid == 0 || t.last <= t.first {
+		return 0, false
+	}
+	return float64(t.last-t.first) / 1e9, true
+}
+
+// late reports whether the request ended after the run's duration and grace.
+func (t *tally) late(r *record.Record) bool {
+	if t.m.Load.Duration <= 0 || !t.m.MeasureStart.IsSet() {
+		return false
+	}
+	end := r.End
+	if last, ok := r.LastOutput(); ok && !end.IsSet() {
+		end = last
+	}
+	return end.Sub(t.m.MeasureStart) > t.m.Load.Duration+t.m.Load.Grace
+}
+
+// add takes one record. It keeps no reference to it, but for the earliest.
+func (t *tally) add(r *record.Record) {
+	if r.Outcome == record.OK && r.Start.IsSet() && len(r.Chunks) > 0 &&
+		(t.earliest == nil || r.Start < t.earliest.Start) {
+		t.earliest = r
+	}
+	switch r.Phase {
+	case record.PhaseWarmup:
+		t.warmup++
+		return
+	case record.PhaseCooldown:
+		t.cooldown++
+		return
+	}
+	if r.Outcome != record.Dropped && r.Start.IsSet() {
+		t.addSent(r)
+	}
+	if t.late(r) {
+		t.excluded++
+		return
+	}
+	valid := r.Valid()
+	t.addOutcome(r, valid)
+	if valid {
+		t.addValid(r)
+	}
+}
+
+func (t *tally) addSent(r *record.Record) {
+	t.starts.add(r.Start)
+	if r.Due.IsSet() {
+		t.dues.add(r.Due)
+	}
+	end := r.Start
+	if last, ok := r.LastOutput(); ok {
+		end = max(end, last)
+	}
+	end = max(end, r.End)
+	t.inFlight += end.Sub(r.Start)
+	t.lastEnd = max(t.lastEnd, end)
+	// Without a wait no connection was there, new or old.
+	if r.Conn.Reused {
+		t.connReused++
+	} else if r.Conn.Wait > 0 || r.Conn.Connect > 0 {
+		t.connNew++
+	}
+	t.wait.addStep(r.Conn.Wait)
+	t.dns.addStep(r.Conn.DNS)
+	t.connect.addStep(r.Conn.Connect)
+	t.tls.addStep(r.Conn.TLS)
+	for i, m := range metrics {
+		if m.Scope == PerSent {
+			if v, ok := m.of(r); ok {
+				t.samples[i].Add(v)
+			}
+		}
+	}
+}
+
+func (t *tally) addOutcome(r *record.Record, valid bool) {
+	outcome := r.Outcome
+	switch {
+	case valid:
+		t.valid++
+	case outcome == record.Cancelled:
+		t.cancelled++
+	case outcome == record.Dropped:
+		t.dropped++
+	default:
+		// An OK without output later than its start is none.
+		if outcome == record.OK {
+			outcome = record.Empty
+		}
+		t.errors++
+	}
+	var message string
+	if r.Failure != nil {
+		message = cmp.Or(r.Failure.Message, r.Failure.Body)
+	}
+	share := t.outcomes[outcome]
+	if share == nil {
+		share = &OutcomeShare{Outcome: outcome}
+		t.outcomes[outcome] = share
+	}
+	share.Count++
+	if share.Example == "" {
+		share.Example = message
+	}
+	if !valid && outcome.IsError() {
+		g := ErrorGroup{Status: r.Status, Outcome: outcome, Message: message}
+		if _, known := t.groups[g]; !known && len(t.groups) >= maxGroups {
+			g.Message = "(other messages)"
+		}
+		t.groups[g]++
+	}
+}
+
+func (t *tally) addValid(r *record.Record) {
+	cn, _ := r.LastOutput()
+	if t.valid == 1 {
+		t.first, t.last = r.Start, cn
+	}
+	t.first, t.last = min(t.first, r.Start), max(t.last, cn)
+
+	for i, m := range metrics {
+		if m.Scope == PerRequest {
+			if v, ok := m.of(r); ok {
+				t.samples[i].Add(v)
+			}
+		}
+	}
+	if t.isGood(func(m Metric) (float64, bool) { return m.Of(r) }) {
+		t.good++
+	}
+	t.scratch = r.Gaps(t.scratch[:0])
+	for _, gap := range t.scratch {
+		t.gaps.Add(gap)
+		t.histogram("ICL", gap, true)
+	}
+	ttft, ok := r.TTFT()
+	t.histogram("TTFT", ttft, ok)
+	itl, ok := r.ITL()
+	t.histogram("ITL", time.Duration(itl+0.5), ok)
+	latency, ok := r.RequestLatency()
+	t.histogram("E2E", latency, ok)
+
+	t.isl.addKnown(r.ISL())
+	osl, oslKnown := r.OSL()
+	t.osl.addKnown(osl, oslKnown)
+	t.output.addKnown(int64(r.Tokens.Output), r.Tokens.Output.IsKnown())
+	t.reasoning.addKnown(int64(r.Tokens.Reasoning), r.Tokens.Reasoning.IsKnown())
+	source := r.Tokens.Source
+	if !oslKnown {
+		source = record.SourceNone
+	}
+	t.sources[source]++
+	t.addOddities(r, osl, oslKnown)
+}
+
+func (t *tally) histogram(tag string, d time.Duration, ok bool) {
+	if !ok {
+		return
+	}
+	h := t.histograms[tag]
+	if h == nil {
+		h = hist.New()
+		t.histograms[tag] = h
+	}
+	h.Record(int64(d))
+}
+
+// addOddities counts what the warnings speak of.
+func (t *tally) addOddities(r *record.Record, osl int64, oslKnown bool) {
+	when := func(n *int64, b bool) {
+		if b {
+			*n++
+		}
+	}
+	when(&t.unstreamed, r.Streaming && !r.Streamed)
+	when(&t.noUsage, r.Usage.IsZero())
+	when(&t.missingDone, r.Streamed && !r.Done)
+	when(&t.afterDone, r.AfterDone)
+	when(&t.usageFell, slices.Contains(r.Notes, "usage_fell"))
+	when(&t.exact, r.ExactOutput && r.AskedOutput.IsKnown() && oslKnown)
+	when(&t.short, r.ExactOutput && r.AskedOutput.IsKnown() && oslKnown && osl < int64(r.AskedOutput))
+	if !r.Streamed {
+		return
+	}
+	decode, _ := r.DecodeDuration()
+	when(&t.oneChunk, oslKnown && osl >= 2 && decode == 0)
+	hidden := max(r.Tokens.Reasoning, r.Usage.Reasoning) > 0
+	for _, c := range r.Chunks {
+		if c.Kind&record.KindReasoning != 0 {
+			hidden = false
+			break
+		}
+	}
+	when(&t.hiddenReasoning, hidden)
+	if len(r.Chunks) >= 4 {
+		t.longStreams++
+		t.longGaps += int64(len(r.Chunks) - 1)
+		for i := 1; i < len(r.Chunks); i++ {
+			when(&t.merged, r.Chunks[i].Kind&record.SameRead != 0 || r.Chunks[i].At == r.Chunks[i-1].At)
+		}
+	}
+}
+
+// measured is how many records the metrics could have been made of.
+func (t *tally) measured() int64 { return t.valid + t.errors + t.cancelled + t.dropped }
+
+func (t *tally) outcomeShares() []OutcomeShare {
+	var out []OutcomeShare
+	for _, o := range record.Outcomes {
+		if share := t.outcomes[o]; share != nil {
+			share.Share = float64(share.Count) / float64(t.measured())
+			out = append(out, *share)
+		}
+	}
+	return out
+}
+
+func (t *tally) errorGroups() []ErrorGroup {
+	out := make([]ErrorGroup, 0, len(t.groups))
+	for g, n := range t.groups {
+		g.Count = n
+		out = append(out, g)
+	}
+	slices.SortFunc(out, func(a, b ErrorGroup) int {
+		return cmp.Or(
+			cmp.Compare(b.Count, a.Count),
+			cmp.Compare(a.Outcome, b.Outcome),
+			cmp.Compare(a.Status, b.Status),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+	return out
+}
+
+func (t *tally) tokenSources() []TokenSource {
+	var out []TokenSource
+	for _, src := range []record.Source{
+		record.SourceUsage, record.SourceTokenIDs, record.SourceTokenizer, record.SourceServer, record.SourceNone,
+	} {
+		if n := t.sources[src]; n > 0 {
+			out = append(out, TokenSource{src, n})
+		}
+	}
+	return out
+}
+
+// of writes "3 of 10" and what they are.
+func of(part, whole int64, what string) string {
+	return strconv.FormatInt(part, 10) + " of " + strconv.FormatInt(whole, 10) + " " + what
+}

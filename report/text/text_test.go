@@ -1,0 +1,214 @@
+package text
+
+import (
+	"bytes"
+	"flag"
+	"iter"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/google/go-cmp/cmp"
+	pretty "github.com/jedib0t/go-pretty/v6/text"
+	"pgregory.net/rapid"
+
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const msec = record.Time(time.Millisecond)
+
+func sequence(recs []*record.Record) iter.Seq2[*record.Record, error] {
+	return func(yield func(*record.Record, error) bool) {
+		for _, r := range recs {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+func render(t testing.TB, m *record.Manifest, recs []*record.Record) string {
+	t.Helper()
+	s, err := report.Summarize(m, sequence(recs))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a, b bytes.Buffer
+	if err := Write(&a, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(&b, s); err != nil {
+		t.Fatal(err)
+	}
+	if a.String() != b.String() {
+		t.Error("the same summary gave different bytes")
+	}
+	return a.String()
+}
+
+func manifest() *record.Manifest {
+	return &record.Manifest{
+		Schema: 1, ID: "20260301-120000-demo", Outcome: record.RunCompleted,
+		Target:       record.Target{URL: "http://localhost:8000/v1/chat/completions", Model: "demo-8b", EndpointType: "chat", Streaming: true},
+		Load:         record.Load{Concurrency: 4, Requests: 200, Warmup: 4},
+		Workload:     "synthetic: 512 input tokens, 32 output tokens",
+		Origin:       time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		MeasureStart: 0, MeasureEnd: 20_000 * msec, MaxInFlight: 4,
+	}
+}
+
+func stream(id int64, start, ttft, gap record.Time, tokens int) *record.Record {
+	r := record.New(record.PhaseMeasure, id)
+	r.Outcome, r.Status = record.OK, 200
+	r.Streaming, r.Streamed, r.Done = true, true, true
+	r.Start, r.Due = start, start
+	for i := range tokens {
+		r.Chunks = append(r.Chunks, record.Chunk{At: start + ttft + record.Time(i)*gap, Tokens: 1, Kind: record.KindText})
+	}
+	r.End = r.Chunks[tokens-1].At + msec
+	r.Tokens = record.Tokens{Source: record.SourceUsage, Input: 512, Output: record.Count(tokens), Reasoning: record.Unknown, Cached: 0}
+	r.Usage = record.Usage{Prompt: 512, Completion: record.Count(tokens), Total: record.Count(512 + tokens), Reasoning: record.Unknown, Cached: 0}
+	r.Conn = record.Conn{Reused: id >= 4, Wait: 20 * time.Microsecond}
+	if id < 4 {
+		r.Conn.Wait, r.Conn.Connect = 300*time.Microsecond, 250*time.Microsecond
+	}
+	return r
+}
+
+func failure(id int64, o record.Outcome, status int, message string) *record.Record {
+	r := record.New(record.PhaseMeasure, id)
+	r.Streaming, r.Start, r.End, r.Status = true, 10*msec, 20*msec, status
+	r.Fail(o, record.Failure{Message: message})
+	return r
+}
+
+func many(n int) []*record.Record {
+	var recs []*record.Record
+	for i := range n {
+		jitter := record.Time(i*7919%1000) * 10_000
+		recs = append(recs, stream(int64(i), record.Time(i)*100*msec, 40*msec+jitter, 7*msec+jitter/100, 32))
+	}
+	return recs
+}
+
+func TestGolden(t *testing.T) {
+	tests := []struct {
+		name string
+		m    func(*record.Manifest)
+		recs []*record.Record
+	}{
+		{"closed", func(m *record.Manifest) {}, many(200)},
+		{"open", func(m *record.Manifest) {
+			m.Load = record.Load{Rate: 10, Concurrency: 4, Arrival: "poisson", Duration: 20 * time.Second, Grace: 5 * time.Second}
+			m.Goodput = map[string]float64{"time_to_first_token": 45, "inter_token_latency": 10}
+			m.Target.Simulated = true
+		}, append(many(150), failure(200, record.RateLimited, 429, "slow down"), failure(201, record.ServerError, 503, "CUDA out of memory"))},
+		{"one", func(m *record.Manifest) {}, many(1)},
+		{"failed", func(m *record.Manifest) {}, []*record.Record{
+			failure(0, record.ServerError, 500, "CUDA out of memory"), failure(1, record.ServerError, 500, "CUDA out of memory"),
+		}},
+		{"empty", func(m *record.Manifest) { m.Outcome = record.RunRunning }, nil},
+		{"hostile", func(m *record.Manifest) {
+			m.ID = "x\x1b[31m"
+			m.Target.Model = "acme/\"fast, cheap\"\nv2;<script>\x1b]0;owned\x07/../=1+1 " + strings.Repeat("very-long-name-", 20) + "终"
+			m.Dropped = []record.DroppedField{{Field: "stream_options", Reason: strings.Repeat("语言模型", 60)}}
+		}, append(many(3), failure(9, record.ClientError, 400, "=HYPERLINK(\"http://x.invalid\")\r\nline two \u202egnp.exe \x1b[2J"+strings.Repeat("w", 500)))},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			m := manifest()
+			tt.m(m)
+			got := render(t, m, tt.recs)
+			checkFit(t, got)
+			file := filepath.Join("testdata", tt.name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("run with -update if this is meant: -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func checkFit(t testing.TB, s string) {
+	t.Helper()
+	for line := range strings.Lines(s) {
+		line = strings.TrimSuffix(line, "\n")
+		if w := pretty.StringWidth(line); w > Width {
+			t.Errorf("%d columns: %s", w, line)
+		}
+		for _, r := range line {
+			if !unicode.IsPrint(r) {
+				t.Errorf("control character %U in %q", r, line)
+			}
+		}
+	}
+}
+
+// Whatever the figures are, the table stays within the width.
+func TestAnyFigureFits(t *testing.T) {
+	for _, gap := range []record.Time{1, 700, 1e6, 123_456_789, 99_999_000_000, 3_000_000_000_000} {
+		var recs []*record.Record
+		for i := range 30 {
+			r := stream(int64(i), record.Time(i)*13_577, gap*12345, gap+record.Time(i), 9)
+			r.Tokens.Input = 1_234_567
+			r.Due = 0
+			recs = append(recs, r)
+		}
+		m := manifest()
+		m.Load = record.Load{Rate: 0.001}
+		checkFit(t, render(t, m, recs))
+	}
+}
+
+func TestFigure(t *testing.T) {
+	tests := []struct {
+		v    float64
+		want string
+	}{
+		{0, "0"}, {1, "1"}, {12345, "12345"}, {0.1234, "0.123"}, {0.0005, "0.001"}, {0.0003, "3e-4"},
+		{9.99949, "9.999"}, {9.9996, "10.00"}, {12.345, "12.35"}, {99.996, "100.0"}, {123.45, "123.5"}, {999.96, "1000"},
+		{1234.5, "1234"}, {99999.4, "99999"}, {100000, "100k"}, {123456, "123k"}, {9_994_000, "9.99M"}, {12_345_678, "12.3M"},
+		{25.6e9, "25.6G"}, {math.Inf(1), "-"},
+	}
+	for _, tt := range tests {
+		if got := figure(tt.v); got != tt.want {
+			t.Errorf("figure(%v) = %s, want %s", tt.v, got, tt.want)
+		}
+	}
+}
+
+func TestFigureHasFiveColumns(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.Float64Range(1e-9, 1e12).Draw(t, "v")
+		if got := figure(v); len(got) > 5 {
+			t.Fatalf("figure(%v) = %s", v, got)
+		}
+	})
+}
+
+func TestWrapAndClean(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.String().Draw(t, "s")
+		width := rapid.IntRange(2, 40).Draw(t, "width")
+		for _, line := range wrap(clean(s, 200), width) {
+			if pretty.StringWidth(line) > width {
+				t.Fatalf("%q is wider than %d", line, width)
+			}
+		}
+	})
+}
