@@ -411,6 +411,9 @@ func (d *dispatch) newRecord(j job, turn int, due record.Time) *record.Record {
 	if req.InputTokens > 0 {
 		rec.AskedInput = record.Count(req.InputTokens)
 	}
+	if req.ExpectedCached > 0 {
+		rec.ExpectedCached = record.Count(req.ExpectedCached)
+	}
 	if req.OutputTokens > 0 {
 		rec.AskedOutput = record.Count(req.OutputTokens)
 		rec.ExactOutput = d.plan.ExactOutput

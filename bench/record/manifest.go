@@ -44,6 +44,15 @@ type Manifest struct {
 	Salt         string `json:"salt,omitempty"`
 	WorkloadHash string `json:"workload_hash,omitempty"`
 	Workload     string `json:"workload,omitempty"` // in words
+	// Cache says what the prompts do to a prefix cache.
+	Cache Cache `json:"cache,omitzero"`
+	// Classes are the workload classes, if there are several.
+	Classes []Class `json:"classes,omitempty"`
+	// Tokenizer names what counts our own tokens; empty: nothing does.
+	Tokenizer string `json:"tokenizer,omitempty"`
+	// Calibration tells how prompts of a set length were made without a
+	// tokenizer.
+	Calibration *Calibration `json:"calibration,omitempty"`
 	// Goodput holds the service level objectives by metric tag, in the unit
 	// the metric is shown in.
 	Goodput map[string]float64 `json:"goodput,omitempty"`
@@ -105,6 +114,37 @@ type Load struct {
 	// Duration and Grace bound a run by time.
 	Duration time.Duration `json:"benchmark_duration_ns,omitempty"`
 	Grace    time.Duration `json:"benchmark_grace_period_ns,omitempty"`
+}
+
+// The cache modes of a workload.
+const (
+	CacheCold    = "cold"     // every prompt is new from its first block on
+	CacheWarm    = "warm"     // every prompt was sent before the measurement
+	CacheHitRate = "hit-rate" // prompts share prefixes for a set share of hits
+	CacheAsIs    = "as-is"    // the prompts are what they are
+)
+
+// Cache says what the prompts of a run do to a server's prefix cache.
+type Cache struct {
+	Mode string `json:"mode,omitempty"`
+	// HitRate is the share of input tokens that should hit (CacheHitRate).
+	HitRate float64 `json:"hit_rate,omitempty"`
+	Block   int     `json:"block,omitempty"` // tokens a block
+}
+
+// Class is one of several workload classes of a run.
+type Class struct {
+	Name    string             `json:"name"`
+	Weight  float64            `json:"weight"`
+	Goodput map[string]float64 `json:"goodput,omitempty"`
+}
+
+// Calibration is what the server's own counts of some probing requests say
+// about prompts: tokens = TokensPerWord × words + Template.
+type Calibration struct {
+	TokensPerWord float64 `json:"tokens_per_word"`
+	Template      float64 `json:"template_tokens"`
+	Requests      int     `json:"requests"`
 }
 
 // Host is the machine that the client ran on.

@@ -133,6 +133,9 @@ type Record struct {
 	AskedInput  Count `json:"asked_input,omitzero"`
 	OwnInput    Count `json:"own_input,omitzero"`
 	AskedOutput Count `json:"asked_output,omitzero"`
+	// ExpectedCached is how many input tokens the workload was built to find
+	// in the server's prefix cache.
+	ExpectedCached Count `json:"expected_cached,omitzero"`
 	// ExactOutput: the request asked for exactly AskedOutput tokens
 	// (ignore_eos or min_tokens).
 	ExactOutput bool `json:"exact_output,omitempty"`
@@ -200,7 +203,7 @@ func New(phase Phase, id int64) *Record {
 		Due: Unset, Start: Unset, Written: Unset,
 		FirstByte: Unset, FirstEvent: Unset, End: Unset,
 		FirstTokenEvent: -1, FirstAnswerEvent: -1, LastTokenEvent: -1,
-		AskedInput: Unknown, OwnInput: Unknown, AskedOutput: Unknown,
+		AskedInput: Unknown, OwnInput: Unknown, AskedOutput: Unknown, ExpectedCached: Unknown,
 		Tokens: unknownTokens, Usage: NoUsage,
 	}
 }

@@ -148,8 +148,7 @@ func (b Bootstrap) draw(series []float64, m Measure, stream uint64) (Estimate, [
 	}
 	s := newResampler(series, m)
 	e.Value = s.value
-	dep := dependenceOf(s.influence)
-	t := max(1, dep.time)
+	t := s.time()
 	e.Effective = float64(n) / t
 	e.Block = min(blockLength(n, t), n/2)
 	if e.Effective < minEffective || m.percentile && e.Effective < float64(need.Interval) {
@@ -161,7 +160,7 @@ func (b Bootstrap) draw(series []float64, m Measure, stream uint64) (Estimate, [
 		tail := (1 - b.level()) / 2
 		freedom := max(3, float64(n)/(1+2*t))
 		wider := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(tail) / distuv.UnitNormal.Quantile(tail)
-		length /= max(1, t*dep.variance/v) * wider * wider
+		length /= max(1, t*s.variance/v) * wider * wider
 	}
 	draws := make([]float64, b.resamples())
 	rng := rand.New(rand.NewPCG(b.Seed, stream))
@@ -208,6 +207,7 @@ type resampler struct {
 	value float64
 	// influence is what each value adds to the measure, up to a factor.
 	influence []float64
+	variance  float64   // of influence
 	sorted    []float64 // for percentiles
 	rank      []int32   // of series[i mod n], for i below 2n
 	count     []int32
@@ -219,7 +219,7 @@ func newResampler(series []float64, m Measure) *resampler {
 	s := &resampler{m: m}
 	if !m.percentile {
 		s.value = meanOf(series)
-		s.influence = series
+		s.influence, s.variance = series, varianceOf(series)
 		s.prefix = make([]float64, 2*n+1)
 		for i := range 2 * n {
 			s.prefix[i+1] = s.prefix[i] + (series[i%n] - s.value)
@@ -253,6 +253,7 @@ func newResampler(series []float64, m Measure) *resampler {
 			s.influence[i] = 1
 		}
 	}
+	s.variance = varianceOf(s.influence)
 	return s
 }
 
@@ -289,6 +290,63 @@ func (s *resampler) resample(rng *rand.Rand, block, length int) float64 {
 	}
 	return v + f*(s.sorted[i]-v)
 }
+
+// time is the autocorrelation time, at least 1, that tells how well the measure
+// is known. For a percentile, it is that of which values lie above it. Where
+// those are few, their measured dependence is noise, and mostly too low; so
+// it is held to be at least what it would be if the dependence of all values,
+// through their ranks, were a Gaussian one.
+func (s *resampler) time() float64 {
+	t := max(1, dependenceOf(s.influence).time(func(r float64) float64 { return r }))
+	if !s.m.percentile {
+		return t
+	}
+	n := len(s.influence)
+	scores := make([]float64, n)
+	of := make([]float64, n) // the score of each rank; equal values share one
+	for from := 0; from < n; {
+		to := from + 1
+		for to < n && s.sorted[to] == s.sorted[from] {
+			to++
+		}
+		score := distuv.UnitNormal.Quantile(float64(from+to) / 2 / float64(n))
+		for ; from < to; from++ {
+			of[from] = score
+		}
+	}
+	for i := range scores {
+		scores[i] = of[s.rank[i]]
+	}
+	return max(t, dependenceOf(scores).time(exceedance(s.m.percent)))
+}
+
+// exceedance returns the function that makes, of the correlation r of two
+// normal variables, the correlation of whether they lie above their percentile
+// p: the integral over their density at (q, q) from correlation 0 to r.
+func exceedance(p float64) func(r float64) float64 {
+	const steps = 512 // over asin(r) from -pi/2 to pi/2; even
+	q := distuv.UnitNormal.Quantile(p / 100)
+	share := p / 100 * (1 - p/100)
+	density := func(i int) float64 {
+		angle := math.Pi * (float64(i)/steps - 0.5)
+		return math.Exp(-q*q/(1+math.Sin(angle))) / (2 * math.Pi * share)
+	}
+	var table [steps + 1]float64
+	const h = math.Pi / steps
+	for i := steps / 2; i < steps; i++ {
+		table[i+1] = table[i] + h*(density(i)+density(i+1))/2
+	}
+	for i := steps / 2; i > 1; i-- {
+		table[i-1] = table[i] - h*(density(i)+density(i-1))/2
+	}
+	table[0] = table[1]
+	return func(r float64) float64 {
+		at := (math.Asin(min(max(r, -1), 1))/math.Pi + 0.5) * steps
+		return interpolate(at, func(i int) float64 { return table[min(i, steps)] })
+	}
+}
+
+func varianceOf(values []float64) float64 { return autocovariances(values, 0)[0] }
 
 // interpolate returns the value at a rank between two whole ones.
 func interpolate(rank float64, at func(int) float64) float64 {

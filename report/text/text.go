@@ -170,6 +170,19 @@ func hidden(m report.Metric) bool {
 	return m.Adjusted || strings.HasPrefix(m.Tag, "usage_")
 }
 
+// repeats reports whether a row would only say what another one says: the
+// first answer token where nothing else comes before it, no reasoning at all.
+func repeats(s *report.Summary, r report.Result) bool {
+	switch r.Tag {
+	case "reasoning_token_count":
+		return r.Statistic.Max == 0
+	case "time_to_first_output_token":
+		ttft, ok := s.Metric("time_to_first_token")
+		return ok && ttft.Statistic != nil && ttft.Statistic.Sum == r.Statistic.Sum && ttft.Statistic.Count == r.Statistic.Count
+	}
+	return false
+}
+
 func (p *page) distributions(s *report.Summary) {
 	t := newTable()
 	header := make(table.Row, 0, 11)
@@ -187,7 +200,7 @@ func (p *page) distributions(s *report.Summary) {
 	few := false
 	var shown []report.Metric
 	for _, r := range s.Metrics {
-		if r.Statistic == nil || hidden(r.Metric) {
+		if r.Statistic == nil || hidden(r.Metric) || repeats(s, r) {
 			continue
 		}
 		shown = append(shown, r.Metric)

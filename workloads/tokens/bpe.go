@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,11 +105,10 @@ func (m *bpe) setLow() {
 type merges [][2]string
 
 func (m *merges) UnmarshalJSON(raw []byte) error {
-	var lines []string
-	if json.Unmarshal(raw, &lines) != nil {
+	if list, ok := bytes.CutPrefix(raw, []byte("[")); ok && bytes.HasPrefix(bytes.TrimSpace(list), []byte("[")) {
 		var pairs [][]string
 		if err := json.Unmarshal(raw, &pairs); err != nil {
-			return fmt.Errorf("merges are neither strings nor pairs: %w", err)
+			return err
 		}
 		*m = make(merges, len(pairs))
 		for i, p := range pairs {
@@ -118,6 +118,10 @@ func (m *merges) UnmarshalJSON(raw []byte) error {
 			(*m)[i] = [2]string(p)
 		}
 		return nil
+	}
+	var lines []string
+	if err := json.Unmarshal(raw, &lines); err != nil {
+		return err
 	}
 	*m = make(merges, 0, len(lines))
 	for i, l := range lines {

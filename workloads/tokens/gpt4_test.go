@@ -6,8 +6,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The scanner matches what the regexp engine matches with the same pattern.
-func FuzzGPT4(f *testing.F) {
+// The scanners by hand match what the regexp engine matches with the same
+// pattern.
+func FuzzScanners(f *testing.F) {
 	for _, text := range corpus(f) {
 		f.Add(text)
 	}
@@ -17,10 +18,13 @@ func FuzzGPT4(f *testing.F) {
 	} {
 		f.Add(text)
 	}
-	scanners := map[string]pattern{gpt4Split: gpt4Scanner(3), qwenSplit: gpt4Scanner(1)}
+	scanners := map[string]pattern{gpt4Split: nil, qwenSplit: nil, deepSeekDigits: nil, deepSeekCJK: nil}
 	engines := map[string]pattern{}
 	for expr := range scanners {
 		var err error
+		if scanners[expr], err = regex(expr); err != nil {
+			f.Fatal(err)
+		}
 		if engines[expr], err = compile(expr); err != nil {
 			f.Fatal(err)
 		}

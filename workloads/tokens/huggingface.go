@@ -3,6 +3,7 @@ package tokens
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -101,11 +102,13 @@ func parse(name string, content []byte) (*huggingFace, error) {
 // errorLine returns the line, from 1, that a JSON error is about.
 func errorLine(content []byte, err error) int {
 	offset := int64(0)
-	switch e := err.(type) {
-	case *json.SyntaxError:
-		offset = e.Offset
-	case *json.UnmarshalTypeError:
-		offset = e.Offset
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &syntax):
+		offset = syntax.Offset
+	case errors.As(err, &kind):
+		offset = kind.Offset
 	}
 	return 1 + bytes.Count(content[:min(max(offset, 0), int64(len(content)))], []byte("\n"))
 }

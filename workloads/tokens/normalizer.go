@@ -10,8 +10,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizer changes a text before it is split. The forms NFC to NFKD are
-// those of x/text, which break up more than 30 combining marks in a row.
+// normalizer changes a text before it is split.
 type normalizer func(string) string
 
 // parseNormalizers reads a node, at is its place in the file, to the steps in

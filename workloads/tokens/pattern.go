@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/dlclark/regexp2/v2"
@@ -43,6 +45,10 @@ func regex(expr string) (pattern, error) {
 		return gpt4Scanner(3), nil
 	case qwenSplit:
 		return gpt4Scanner(1), nil
+	case deepSeekDigits:
+		return runs(unicode.IsNumber, 3), nil
+	case deepSeekCJK:
+		return runs(isDeepSeekCJK, math.MaxInt), nil
 	}
 	return compile(expr)
 }
@@ -89,7 +95,8 @@ func translate(expr string) (string, error) {
 		}
 	}
 	var b strings.Builder
-	depth := 0 // of classes
+	depth := 0          // of classes
+	quantified := false // the character before was ?, * or +
 	for i := 0; i < len(expr); i++ {
 		c, rest := expr[i], expr[i+1:]
 		switch {
@@ -99,6 +106,7 @@ func translate(expr string) (string, error) {
 			}
 			b.WriteString(expr[i : i+2])
 			i++
+			quantified = false
 			continue
 		case c == '[':
 			for _, odd := range []string{"]", "^]", ":"} {
@@ -118,10 +126,11 @@ func translate(expr string) (string, error) {
 			}
 		case c == '&' && depth > 0 && strings.HasPrefix(rest, "&"):
 			return "", errors.New("&& in a class is not supported")
-		case c == '+' && depth == 0 && i > 0 && strings.IndexByte("?*+", expr[i-1]) >= 0 && !(i > 1 && expr[i-2] == '\\'):
+		case c == '+' && depth == 0 && quantified:
 			return "", errors.New("possessive quantifiers are not supported")
 		}
 		b.WriteByte(c)
+		quantified = strings.IndexByte("?*+", c) >= 0
 	}
 	return b.String(), nil
 }
@@ -159,6 +168,42 @@ func each(is func(rune) bool) pattern {
 		}
 		if at < len(text) {
 			dst = append(dst, span{at, len(text), false})
+		}
+		return dst
+	}
+}
+
+// The first two patterns of DeepSeek-V3. They look through the whole text for
+// the few places where they match.
+const (
+	deepSeekDigits = `\p{N}{1,3}`
+	deepSeekCJK    = `[一-龥぀-ゟ゠-ヿ]+`
+)
+
+func isDeepSeekCJK(r rune) bool {
+	return r >= '一' && r <= '龥' || r >= '\u3040' && r <= '\u30FF'
+}
+
+// runs matches up to limit characters in a row of which is holds.
+func runs(is func(rune) bool, limit int) pattern {
+	return func(dst []span, text string) []span {
+		at, n := 0, 0 // the start of the span, and how many characters match in it
+		for i, r := range text {
+			switch yes := is(r); {
+			case yes && n > 0 && n < limit:
+				n++
+			case yes:
+				if at < i {
+					dst = append(dst, span{at, i, n > 0})
+				}
+				at, n = i, 1
+			case n > 0:
+				dst = append(dst, span{at, i, true})
+				at, n = i, 0
+			}
+		}
+		if at < len(text) {
+			dst = append(dst, span{at, len(text), n > 0})
 		}
 		return dst
 	}

@@ -74,7 +74,7 @@ func TestByteLevel(t *testing.T) {
 	if back := appendFromByteLevel(nil, toByteLevel(string(all))); string(back) != string(all) {
 		t.Errorf("bytes come back as %q", back)
 	}
-	for in, want := range map[string]string{" a\n": "ĠaĊ", "é": "Ã©", "\x7f\xad": "ġŃ"} {
+	for in, want := range map[string]string{"a b": "aĠb", "b\nc": "bĊc", "é": "Ã©", "\x7f\xad": "ġŃ"} {
 		if got := toByteLevel(in); got != want {
 			t.Errorf("toByteLevel(%q) = %q, want %q", in, got, want)
 		}

@@ -260,7 +260,7 @@ func isWord(r rune) bool {
 // isPunct holds for what ASCII or Unicode calls punctuation.
 func isPunct(r rune) bool {
 	if r < utf8.RuneSelf {
-		return r > ' ' && r < 0x7F && !(r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z')
+		return unicode.IsPunct(r) || unicode.IsSymbol(r)
 	}
 	return unicode.IsPunct(r)
 }

@@ -8,7 +8,14 @@
 // No special token is ever added. The post_processor, truncation and padding
 // of a tokenizer.json are not used: what they add (a begin-of-text token, say)
 // belongs to a request, not to its text. Special tokens that are written out
-// in a text are found in it, as servers do.
+// in a text are found in it, as servers do; OpenAI's vocabularies, as OpenAI
+// does, take them for plain text.
+//
+// Exact means: as the official libraries, but for two rarities. Characters
+// younger than Unicode 15 have no category yet here, and the older tables of
+// some normalizers there (NFKC, NFKD, StripAccents, BertNormalizer) lack
+// others. And the forms NFC to NFKD break up more than 30 combining marks in a
+// row.
 package tokens
 
 import (
