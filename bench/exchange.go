@@ -84,9 +84,10 @@ func newExchanger(p *Plan, clock func() record.Time, maxConns int) *exchanger {
 }
 
 // do carries one request and fills the record up to its end, with the text of
-// the answer if the plan or keepOutput says so. Cancelling ctx ends it with the
-// context's cause.
-func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body []byte, keepOutput bool) {
+// the answer if the plan or keepOutput says so. It calls output when the first
+// output is there, if any comes. Cancelling ctx ends it with the context's
+// cause.
+func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body []byte, keepOutput bool, output func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	draining := false
 	defer func() {
@@ -119,7 +120,7 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 		x.fail(ctx, rec, err, trace.Stage())
 		return
 	}
-	draining = x.read(ctx, cancel, rec, resp, trace, keepOutput || x.plan.KeepOutput)
+	draining = x.read(ctx, cancel, rec, resp, trace, keepOutput || x.plan.KeepOutput, output)
 	trace.Fill(rec)
 	if f := rec.Failure; f != nil {
 		for _, s := range []*string{&f.Message, &f.Body, &f.Type, &f.Code} {
@@ -131,7 +132,7 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 
 // read takes the answer in and sets the record's end and outcome. draining: the
 // body is still being drained, and cancel will be called after that.
-func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, rec *record.Record, resp *http.Response, trace *transport.Trace, keepOutput bool) (draining bool) {
+func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, rec *record.Record, resp *http.Response, trace *transport.Trace, keepOutput bool, output func()) (draining bool) {
 	rec.Status = resp.StatusCode
 	rec.Conn.Protocol = resp.Proto
 	var idle *time.Timer
@@ -174,7 +175,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 		rec.Fail(record.BadEncoding, record.Failure{Stage: "headers", Message: "the answer is encoded with " + encoding + ", which was not asked for: a stream that is compressed on its way has no times"})
 	default:
 		s.answer.Reset(rec, x.plan.Type, keepOutput)
-		if x.readAnswer(ctx, rec, s) {
+		if x.readAnswer(ctx, rec, s, output) {
 			return drain(resp, cancel)
 		}
 		resp.Body.Close() // closes the connection as well, if it is not over
@@ -184,7 +185,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 
 // readAnswer takes in the body of a 2xx answer. rest: it was a stream that went
 // well, and only what follows its end is left to read.
-func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scratch) (rest bool) {
+func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scratch, output func()) (rest bool) {
 	first, err := s.reader.Peek()
 	if err == nil && (first == '{' || first == '[' || !x.plan.Body.Stream) {
 		// A proxy's label may be wrong either way: the first byte decides.
@@ -217,8 +218,11 @@ func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scrat
 		}
 		had := len(rec.Chunks)
 		more = s.answer.Event(e.Name, e.Data, end, e.Lag, e.SameRead)
-		if x.plan.Gauge != nil && len(rec.Chunks) > had {
+		if len(rec.Chunks) > had {
 			x.plan.Gauge.Chunks.Add(1)
+			if had == 0 {
+				output()
+			}
 		}
 		rec.AfterDone = !more && len(bytes.TrimSpace(s.reader.Buffered())) > 0
 	}

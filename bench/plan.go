@@ -19,6 +19,7 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/transport"
 	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
 // Plan says what one run does. Build it, Validate it, hand it to Run once.
@@ -49,17 +50,29 @@ type Plan struct {
 	Schedule iter.Seq[time.Duration]
 	// WarmupSchedule is the same for the warmup; nil: closed loop.
 	WarmupSchedule iter.Seq[time.Duration]
-	// Concurrency is the number of requests in flight in a closed loop, and
+	// Concurrency is the number of sessions in flight in a closed loop, and
 	// the cap on it under a Schedule (0: only the limit on open files).
 	Concurrency int
-	// Requests bounds the measurement by count, Duration by time; 0: not.
-	Requests int64
-	Duration time.Duration
+	// Ramp, if set, is the number of sessions in flight over the time of the
+	// measurement, at most Concurrency.
+	Ramp arrival.Profile
+	// Users, if their Count is not 0, make a user-centric load, in place of a
+	// Schedule and Concurrency.
+	Users arrival.Users
+	// PrefillConcurrency caps the requests that have no output yet; 0: no cap.
+	PrefillConcurrency int
+	// Requests and Sessions bound the measurement by count, Duration by time;
+	// 0: not. Sessions are what a Source yields; each has at least one request.
+	Requests, Sessions int64
+	Duration           time.Duration
 	// Grace is how long requests in flight may go on after Duration, or after
 	// an interrupt.
 	Grace time.Duration
-	// Warmup requests run to their end before the measurement.
-	Warmup int64
+	// Warmup sessions run to their end before the measurement. With
+	// WarmupRepeats they are the first that will be measured, which fills a
+	// prefix cache with them; otherwise they are others.
+	Warmup        int64
+	WarmupRepeats bool
 
 	// KeepOutput keeps the text of the answers in the records.
 	KeepOutput bool
@@ -105,13 +118,25 @@ func (p *Plan) Validate() error {
 	if p.Source == nil {
 		bad("no source of requests")
 	}
-	if p.Concurrency < 0 || p.Schedule == nil && p.Concurrency == 0 {
+	if p.Users.Count != 0 {
+		if err := p.Users.Validate(); err != nil {
+			errs = append(errs, err)
+		}
+		if p.Schedule != nil {
+			bad("a user-centric load has its own schedule")
+		}
+	} else if p.Concurrency < 0 || p.Schedule == nil && p.Concurrency == 0 {
 		bad("concurrency must be at least 1, not %d", p.Concurrency)
 	}
-	if p.Requests < 0 || p.Warmup < 0 {
-		bad("request counts must not be negative")
+	if len(p.Ramp) > 0 {
+		if err := p.Ramp.Validate(); err != nil {
+			bad("concurrency over time: %w", err)
+		}
 	}
-	if p.Requests == 0 && p.Duration == 0 {
+	if p.Requests < 0 || p.Sessions < 0 || p.Warmup < 0 || p.PrefillConcurrency < 0 {
+		bad("counts must not be negative")
+	}
+	if p.Requests == 0 && p.Sessions == 0 && p.Duration == 0 {
 		bad("neither a number of requests nor a duration bounds the run")
 	}
 	for name, d := range map[string]time.Duration{

@@ -23,6 +23,7 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/transport"
 	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
 const ms = time.Millisecond
@@ -408,8 +409,8 @@ func TestTurnsCarryTheServersAnswers(t *testing.T) {
 			answer{ttft: 10 * ms, tokens: 2}.ServeHTTP(w, r)
 		})
 		recs, _ := measure(t, h, func(p *Plan) {
-			p.Requests = 1
-			p.Source = session{}
+			p.Sessions = 1
+			p.Source = conversation{}
 		})
 		equal(t, "start", column(recs, started), []float64{0, 1010, 1020})
 		equal(t, "due", column(recs, dueAt), []float64{0, 1010, 1020})
@@ -429,14 +430,106 @@ func TestTurnsCarryTheServersAnswers(t *testing.T) {
 	})
 }
 
-type session struct{}
+type conversation struct{}
 
-func (session) Len() int { return 1 }
-func (session) At(int) (workloads.Session, error) {
+func (conversation) Len() int { return 1 }
+func (conversation) At(int) (workloads.Session, error) {
 	say := func(s string, delay time.Duration) workloads.Request {
 		return workloads.Request{Messages: []workloads.Message{{Role: "user", Content: s}}, Delay: delay}
 	}
 	return workloads.Session{ID: "s", Turns: []workloads.Request{say("one", 0), say("two", time.Second), say("three", 0)}}, nil
+}
+
+func TestRequestCountBoundsTheTurnsOfAllSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 10 * ms, tokens: 1}, func(p *Plan) {
+			p.Requests, p.Concurrency, p.Source = 7, 2, conversation{}
+		})
+		if len(recs) != 7 || res.Sent != 7 {
+			t.Errorf("%d records, %d sent, want 7: two whole sessions and a turn", len(recs), res.Sent)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, answer{ttft: 10 * ms, tokens: 1}, func(p *Plan) { p.Sessions, p.Concurrency, p.Source = 3, 2, conversation{} })
+		if len(recs) != 9 {
+			t.Errorf("%d records, want the 9 turns of 3 sessions", len(recs))
+		}
+	})
+}
+
+func TestFailedTurnEndsItsSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if n++; n == 2 {
+				http.Error(w, "busy", http.StatusServiceUnavailable)
+				return
+			}
+			answer{ttft: 10 * ms, tokens: 1}.ServeHTTP(w, r)
+		})
+		recs, _ := measure(t, h, func(p *Plan) { p.Sessions, p.Source = 2, conversation{} })
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "http_5xx", "ok", "ok", "ok"})
+	})
+}
+
+func TestConcurrencyRamp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 100 * ms, tokens: 1}, func(p *Plan) {
+			p.Concurrency, p.Duration, p.Grace = 3, 500*ms, time.Second
+			p.Ramp = arrival.Profile{{Duration: 200 * ms, From: 1, To: 1}, {Duration: 150 * ms, From: 3, To: 3}, {From: 1, To: 1}}
+		})
+		equal(t, "start", column(recs, started), []float64{0, 100, 200, 200, 200, 300, 300, 300, 400})
+		if res.MaxInFlight != 3 {
+			t.Errorf("most in flight %d", res.MaxInFlight)
+		}
+	})
+}
+
+func TestPrefillConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, answer{ttft: 100 * ms, itl: 100 * ms, tokens: 4}, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Requests = 3, 1, 3
+		})
+		// Each is sent when the one before has its first token.
+		equal(t, "start", column(recs, started), []float64{0, 100, 200})
+		equal(t, "kept by the cap", column(recs, capWait), []float64{0, 100, 200})
+	})
+}
+
+func TestUserCentricLoad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 50 * ms, tokens: 1}, func(p *Plan) {
+			p.Users, p.Concurrency, p.Requests, p.Source = arrival.Users{Count: 2, Rate: 10}, 0, 7, conversation{}
+		})
+		// Two users at 10 requests/s: each sends every 200 ms, 100 ms apart.
+		equal(t, "start", column(recs, started), []float64{0, 200, 400, 100, 300, 500, 600})
+		if res.MaxInFlight != 1 {
+			t.Errorf("most in flight %d", res.MaxInFlight)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, answer{ttft: 350 * ms, tokens: 1}, func(p *Plan) {
+			p.Users, p.Concurrency, p.Duration, p.Grace = arrival.Users{Count: 1, Rate: 5}, 0, time.Second, time.Second
+		})
+		// A slow answer shifts the user's schedule.
+		equal(t, "start", column(recs, started), []float64{0, 350, 700})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok"})
+	})
+}
+
+func TestWarmupThatRepeatsTheMeasuredPrompts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen []string
+		h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			b, _ := io.ReadAll(r.Body)
+			seen = append(seen, string(b))
+			answer{ttft: 10 * ms, tokens: 1}.ServeHTTP(w, r)
+		})
+		measure(t, h, func(p *Plan) { p.Warmup, p.Requests, p.WarmupRepeats = 2, 2, true })
+		if len(seen) != 4 || seen[0] != seen[2] || seen[1] != seen[3] || seen[0] == seen[1] {
+			t.Errorf("bodies %q", seen)
+		}
+	})
 }
 
 func TestSourceErrorEndsTheRun(t *testing.T) {

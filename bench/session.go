@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/workloads"
+)
+
+// preallocated bounds the chunks that a record has room for from the start.
+const preallocated = 4096
+
+// session is the sending of one session, by one goroutine.
+type session struct {
+	*dispatch
+	job
+	turn int
+	// due is when the turn is due, and after carry when one more would be;
+	// capWait is how long the turn was kept from being sent by a cap.
+	due     record.Time
+	capWait time.Duration
+	ended   record.Time // the last request's end
+	// next, if set, says when the turn after one with these offsets is due, in
+	// place of end + think time.
+	next func(due, ended time.Duration) time.Duration
+}
+
+// carry sends the turns of the session, one after the other. A turn is due when
+// the one before has ended and its think time is over; one that fails ends the
+// session. The first request has been claimed, and has entered the prefill cap.
+func (s *session) carry(ctx context.Context) {
+	s.ended = s.clock()
+	turns := s.session.Turns
+	request := turns[0]
+	for {
+		rec := s.newRecord()
+		more := s.turn+1 < len(turns)
+		s.exchange(ctx, rec, more)
+		s.ended = rec.End
+		if more && rec.Outcome == record.OK {
+			request = withAnswer(request, rec.Output, turns[s.turn+1])
+		}
+		if !s.plan.KeepOutput {
+			rec.Output = nil
+		}
+		s.out <- rec
+		if s.next != nil {
+			s.due = s.start + record.Time(s.next(s.due.Sub(s.start), s.ended.Sub(s.start)))
+		} else {
+			s.due = s.ended + record.Time(request.Delay)
+		}
+		if !more || rec.Outcome != record.OK {
+			return
+		}
+		s.turn++
+		body, err := openai.Body(s.plan.Type, request, s.plan.Body)
+		s.body = body
+		wait := sleeper{clock: s.clock, stop: s.stop}
+		if s.over(s.due) || !wait.until(s.due) || !s.claim() {
+			return
+		}
+		if err != nil {
+			s.unsent(err.Error())
+			return
+		}
+		s.capWait = s.enterPrefill(ctx)
+	}
+}
+
+// exchange sends the turn and waits for its answer.
+func (s *session) exchange(ctx context.Context, rec *record.Record, keepOutput bool) {
+	id := s.plan.RequestIDPrefix + string(s.phase[0]) + strconv.FormatInt(s.i, 10)
+	if len(s.session.Turns) > 1 {
+		id += "." + strconv.Itoa(s.turn)
+	}
+	s.sent.Add(1)
+	s.plan.Gauge.Sent.Add(1)
+	raise(&s.most, s.plan.Gauge.InFlight.Add(1))
+	left := false
+	leave := func() {
+		if !left {
+			left = true
+			s.leavePrefill()
+		}
+	}
+	s.x.do(ctx, rec, id, s.body, keepOutput, leave)
+	leave()
+	s.plan.Gauge.InFlight.Add(-1)
+}
+
+// unsent records that the turn could not be sent.
+func (s *session) unsent(why string) {
+	rec := s.newRecord()
+	rec.End = s.clock()
+	rec.Fail(record.Dropped, record.Failure{Stage: "build", Message: why})
+	s.out <- rec
+}
+
+// newRecord begins the record of the turn.
+func (s *session) newRecord() *record.Record {
+	req := &s.session.Turns[s.turn]
+	rec := record.New(s.phase, s.i)
+	rec.Due, rec.Session, rec.Turn, rec.Class, rec.CapWait = s.due, s.session.ID, s.turn, req.Class, s.capWait
+	rec.Streaming = s.plan.Body.Stream
+	if rec.Model = req.Model; rec.Model == "" {
+		rec.Model = s.plan.Body.Model
+	}
+	if req.InputTokens > 0 {
+		rec.AskedInput = record.Count(req.InputTokens)
+	}
+	if req.ExpectedCached > 0 {
+		rec.ExpectedCached = record.Count(req.ExpectedCached)
+	}
+	if req.OutputTokens > 0 {
+		rec.AskedOutput = record.Count(req.OutputTokens)
+		rec.ExactOutput = s.plan.ExactOutput
+		if rec.Streaming {
+			rec.Chunks = make(record.Chunks, 0, min(req.OutputTokens, preallocated))
+		}
+	}
+	return rec
+}
+
+// withAnswer is the request of a turn with the turns before it and the server's
+// answer to them in front.
+func withAnswer(before workloads.Request, answer []record.Output, turn workloads.Request) workloads.Request {
+	text := ""
+	if len(answer) > 0 {
+		text = answer[0].Text
+	}
+	if len(before.Messages) == 0 {
+		turn.Prompt = before.Prompt + text + turn.Prompt
+		return turn
+	}
+	history := make([]workloads.Message, 0, len(before.Messages)+1+len(turn.Messages))
+	history = append(history, before.Messages...)
+	history = append(history, workloads.Message{Role: "assistant", Content: text})
+	turn.Messages = append(history, turn.Messages...)
+	return turn
+}
