@@ -175,7 +175,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 		rec.Fail(record.BadEncoding, record.Failure{Stage: "headers", Message: "the answer is encoded with " + encoding + ", which was not asked for: a stream that is compressed on its way has no times"})
 	default:
 		s.answer.Reset(rec, x.plan.Type, keepOutput)
-		if x.readAnswer(ctx, rec, s, output) {
+		if x.readAnswer(ctx, rec, s, output) && !s.reader.Ended() {
 			return drain(resp, cancel)
 		}
 		resp.Body.Close() // closes the connection as well, if it is not over

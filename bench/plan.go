@@ -76,9 +76,6 @@ type Plan struct {
 
 	// KeepOutput keeps the text of the answers in the records.
 	KeepOutput bool
-	// ExactOutput marks the records as having asked for exactly their output
-	// length.
-	ExactOutput bool
 	// RequestIDPrefix makes the X-Request-ID of each request, before its
 	// phase and number.
 	RequestIDPrefix string
@@ -89,6 +86,9 @@ type Plan struct {
 	// Interrupt, once closed, ends the sending; what is in flight has Grace to
 	// end. (Cancel the context to end all at once.)
 	Interrupt <-chan struct{}
+	// PhaseStart, if set, is called before the first request of each phase is
+	// sent, and may take its time.
+	PhaseStart func(record.Phase)
 	// Gauge, if set, shows the run from outside while it goes on.
 	Gauge *Gauge
 	// CoarseWait waits for due times with the runtime's timers alone. They are

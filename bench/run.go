@@ -165,6 +165,9 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 	if n := r.plan.PrefillConcurrency; n > 0 {
 		d.prefill = make(chan struct{}, n)
 	}
+	if r.plan.PhaseStart != nil {
+		r.plan.PhaseStart(phase)
+	}
 	d.start = r.clock()
 	if duration > 0 {
 		d.end = d.start + record.Time(duration)

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -116,12 +117,23 @@ func (s *session) newRecord() *record.Record {
 	}
 	if req.OutputTokens > 0 {
 		rec.AskedOutput = record.Count(req.OutputTokens)
-		rec.ExactOutput = s.plan.ExactOutput
+		rec.ExactOutput = asksExactLength(req.Extra) || asksExactLength(s.plan.Body.Extra)
 		if rec.Streaming {
 			rec.Chunks = make(record.Chunks, 0, min(req.OutputTokens, preallocated))
 		}
 	}
 	return rec
+}
+
+// asksExactLength reports whether extra fields make an answer as long as its
+// limit.
+func asksExactLength(extra map[string]json.RawMessage) bool {
+	for _, name := range []string{"min_tokens", "min_new_tokens"} {
+		if _, ok := extra[name]; ok {
+			return true
+		}
+	}
+	return string(extra["ignore_eos"]) == "true"
 }
 
 // withAnswer is the request of a turn with the turns before it and the server's

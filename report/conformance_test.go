@@ -83,7 +83,7 @@ func TestConformance(t *testing.T) {
 				t.Fatal(err)
 			}
 			m, recs := c.run()
-			s, err := report.Summarize(m, sequence(recs))
+			s, err := report.Summarize(m, sequence(recs), nil, report.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

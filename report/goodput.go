@@ -132,8 +132,20 @@ type goal struct {
 	threshold float64
 }
 
-func (t *tally) isGood(get func(Metric) (float64, bool)) bool {
-	for _, g := range t.goals {
+// goalsOf returns objectives that CheckGoodput has let pass.
+func goalsOf(objectives map[string]float64) []goal {
+	goals := make([]goal, 0, len(objectives))
+	for _, tag := range sortedKeys(objectives) {
+		metric, _ := MetricByTag(tag)
+		goals = append(goals, goal{metric, objectives[tag]})
+	}
+	return goals
+}
+
+// meets reports whether what get returns meets every goal; a metric that is
+// missing meets none.
+func meets(goals []goal, get func(Metric) (float64, bool)) bool {
+	for _, g := range goals {
 		v, ok := get(g.metric)
 		switch {
 		case !ok:

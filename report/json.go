@@ -118,6 +118,19 @@ func (s *Summary) fields() object {
 		field{"token_sources", orEmpty(s.Tokens)},
 		field{"connections", s.Connections},
 	)
+	if s.Window != nil {
+		o = append(o, field{"window", s.Window})
+	}
+	if len(s.Groups) > 0 {
+		o = append(o, field{"groups", s.Groups})
+	}
+	if s.Lengths != nil {
+		o = append(o, field{"lengths", s.Lengths})
+	}
+	if s.Cache != nil {
+		o = append(o, field{"cache", s.Cache})
+	}
+	o = append(o, field{"client", s.Client})
 	if s.First != nil {
 		o = append(o, field{"first_request", s.First})
 	}
@@ -182,6 +195,17 @@ func (r Result) fields() object {
 	)
 	if len(few) > 0 {
 		o = append(o, field{"few_samples_for", few})
+	}
+	if in := r.Intervals; in != nil {
+		for i, p := range IntervalPercents {
+			if ci := in.Of[i]; ci.Known() {
+				o = append(o, field{PercentileKey(p) + "_ci95", []*float64{ci.Low, ci.High}})
+			}
+		}
+		if in.Known() {
+			o = append(o, field{"ci_method", in.Method()})
+		}
+		o = append(o, field{"effective_count", finite(in.Effective)})
 	}
 	return o
 }

@@ -16,7 +16,10 @@ import (
 
 // Load summarizes the run in a run directory, as Summarize does, decoding on
 // all processors. It fails with record.ErrNoRun if there is none.
-func Load(dir record.Dir) (*Summary, error) {
+func Load(dir record.Dir, opt Options) (*Summary, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, err
+	}
 	m, err := dir.ReadManifest()
 	if err != nil {
 		return nil, err
@@ -26,8 +29,13 @@ func Load(dir record.Dir) (*Summary, error) {
 		return nil, fmt.Errorf("read records: %w", err)
 	}
 	defer f.Close()
+	// A line that a killed run left half written is no loss among samples.
+	samples, _, err := dir.Samples()
+	if err != nil {
+		return nil, err
+	}
 	const block = 4 << 20
-	return Summarize(m, decode(f, f.Name(), block))
+	return Summarize(m, decode(f, f.Name(), block), samples, opt)
 }
 
 // decoded is one step of an iteration over records.

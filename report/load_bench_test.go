@@ -16,7 +16,7 @@ func TestMillionGaps(t *testing.T) {
 				return
 			}
 		}
-	})
+	}, nil, report.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := report.Load(dir); err != nil {
+		if _, err := report.Load(dir, report.Options{}); err != nil {
 			b.Fatal(err)
 		}
 	}

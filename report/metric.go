@@ -134,6 +134,8 @@ var metrics = []Metric{
 		Formula: "reasoning tokens", per: one, of: count(func(r *record.Record) record.Count { return r.Tokens.Reasoning })},
 	{Tag: "cached_token_count", Label: "Cached Token Count", Unit: "tokens", Scope: PerRequest, LargerIsBetter: true,
 		Formula: "input tokens that the server took from its prefix cache", per: one, of: count(func(r *record.Record) record.Count { return r.Tokens.Cached })},
+	{Tag: "ttft_per_uncached_token", Label: "TTFT Per Uncached Token", Unit: "ms/token", Scope: PerRequest, StreamingOnly: true,
+		Formula: "time to first token / (input - cached tokens)", per: ms, of: ttftPerUncached},
 	{Tag: "tokens_per_chunk", Label: "Tokens Per Chunk", Unit: "tokens", Scope: PerRequest, StreamingOnly: true, LargerIsBetter: true,
 		Formula: "OSL / events with output", per: one, of: tokensPerChunk},
 	{Tag: "usage_prompt_tokens", Label: "Usage Prompt Tokens", Unit: "tokens", Scope: PerRequest, LargerIsBetter: true,

@@ -54,6 +54,18 @@ type Summary struct {
 	// Histograms holds TTFT, ITL, ICL and E2E of the valid requests, those
 	// with values, in this order.
 	Histograms []Histogram
+
+	// Groups compares parts of the requests: turns, classes, models; each only
+	// if there are several.
+	Groups []Group
+	// Lengths compares lengths asked for with those that came; nil if none was
+	// asked for.
+	Lengths *Lengths
+	// Cache tells of the server's prefix cache; nil if nobody did.
+	Cache  *Cache
+	Client Client
+	// Window is the steady part of the run; nil if no request was valid.
+	Window *Window
 }
 
 // Counts says how many records of each kind there were.
@@ -108,6 +120,8 @@ type Result struct {
 	Statistic *stats.Statistic
 	Value     float64
 	Whole     int64
+	// Intervals of the percentiles; nil if they are not told of this metric.
+	Intervals *Intervals
 }
 
 // TokenSource is how many valid requests have their token counts from where.
@@ -163,14 +177,22 @@ func (s *Summary) Warned(code string) bool {
 }
 
 // Summarize makes the summary of a run from its manifest and records, in any
-// order, each used once. A *record.LineError among the records is counted as a
-// damaged line; any other error ends it. Memory grows with 8 bytes for each
-// gap between events.
-func Summarize(m *record.Manifest, records iter.Seq2[*record.Record, error]) (*Summary, error) {
-	if err := CheckGoodput(m.Goodput, m.Target.Streaming); err != nil {
+// order, each used once, and from the samples of the client, which may be
+// none. A *record.LineError among the records is counted as a damaged line; any
+// other error ends it. Memory grows with 8 bytes for each gap between events
+// and some 200 for each request.
+func Summarize(m *record.Manifest, records iter.Seq2[*record.Record, error], samples []record.Sample, opt Options) (*Summary, error) {
+	errs := []error{opt.Validate(), CheckGoodput(m.Goodput, m.Target.Streaming)}
+	for _, c := range m.Classes {
+		if err := CheckGoodput(c.Goodput, m.Target.Streaming); err != nil {
+			errs = append(errs, fmt.Errorf("class %s: %w", c.Name, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("summarize run %s: %w", m.ID, err)
 	}
 	t := newTally(m)
+	t.keepSamples(samples)
 	for r, err := range records {
 		var damaged *record.LineError
 		switch {
@@ -185,10 +207,11 @@ func Summarize(m *record.Manifest, records iter.Seq2[*record.Record, error]) (*S
 			t.add(r)
 		}
 	}
-	return t.summary(), nil
+	return t.summary(opt), nil
 }
 
-func (t *tally) summary() *Summary {
+func (t *tally) summary(opt Options) *Summary {
+	t.sortRequests()
 	s := &Summary{
 		Manifest: t.m,
 		Partial:  t.m.Outcome != record.RunCompleted,
@@ -231,6 +254,12 @@ func (t *tally) summary() *Summary {
 		}
 	}
 	s.Metrics = t.results()
+	t.addIntervals(s.Metrics)
+	s.Groups = t.requestGroups()
+	s.Lengths = t.lengths.result(t.m)
+	s.Cache = t.cacheResult()
+	s.Client = t.client()
+	s.Window = t.steadyWindow(opt, s)
 	s.judge(t)
 	return s
 }
@@ -238,7 +267,7 @@ func (t *tally) summary() *Summary {
 func (t *tally) results() []Result {
 	var out, adjustedOut []Result
 	for i, m := range metrics {
-		if m.StreamingOnly && !t.m.Target.Streaming || m.OpenLoopOnly && !t.openLoop {
+		if t.leavesOut(m) {
 			continue
 		}
 		r := Result{Metric: m}
@@ -269,6 +298,11 @@ func (t *tally) results() []Result {
 		}
 	}
 	return append(out, adjustedOut...)
+}
+
+// leavesOut reports whether the metric means nothing in such a run.
+func (t *tally) leavesOut(m Metric) bool {
+	return m.StreamingOnly && !t.m.Target.Streaming || m.OpenLoopOnly && !t.openLoop
 }
 
 func milliseconds(d time.Duration) *float64 {

@@ -56,7 +56,12 @@ func failed(id int64, start record.Time, o record.Outcome, message string) *reco
 
 func summarize(t *testing.T, m *record.Manifest, recs ...*record.Record) *report.Summary {
 	t.Helper()
-	s, err := report.Summarize(m, sequence(recs))
+	return summarizeAll(t, m, nil, "", recs)
+}
+
+func summarizeAll(t *testing.T, m *record.Manifest, samples []record.Sample, window string, recs []*record.Record) *report.Summary {
+	t.Helper()
+	s, err := report.Summarize(m, sequence(recs), samples, report.Options{Window: window})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +145,12 @@ func TestVerdictAndWarnings(t *testing.T) {
 				rs[0].Chunks = rs[0].Chunks[:1]
 				return rs
 			}},
+		{name: "one of a hundred short answers at one moment", codes: []string{report.ZeroITL}, level: report.Valid,
+			change: func(_ *record.Manifest, _ []*record.Record) []*record.Record {
+				rs := many(100)
+				rs[5].Chunks = rs[5].Chunks[:1]
+				return rs
+			}},
 		{name: "hidden reasoning", codes: []string{report.HiddenReasoning}, level: report.Suspect,
 			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record {
 				rs[0].Usage.Reasoning = 5
@@ -209,7 +220,7 @@ func TestVerdictAndWarnings(t *testing.T) {
 				}
 				return rs
 			}},
-		{name: "a slow client makes the run invalid", codes: []string{report.ScheduleLag}, level: report.Invalid,
+		{name: "a slow client makes the run invalid", codes: []string{report.ScheduleLag, report.ClientLate}, level: report.Invalid,
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				m.Load = record.Load{Rate: 200}
 				for i, r := range rs {
@@ -222,6 +233,7 @@ func TestVerdictAndWarnings(t *testing.T) {
 				m.Load = record.Load{Rate: 200, Concurrency: 2}
 				for i, r := range rs {
 					r.Due = record.Time(i) * 5 * msec
+					r.CapWait = r.Start.Sub(r.Due)
 				}
 				return rs
 			}},
@@ -273,6 +285,7 @@ func TestOpenLoopBacklog(t *testing.T) {
 		at := record.Time(i)
 		r := stream(int64(i), at*150*msec, 145*msec, 0, 1)
 		r.Due = at * 50 * msec
+		r.CapWait = r.Start.Sub(r.Due)
 		recs = append(recs, r)
 	}
 	s := summarize(t, m, recs...)
@@ -457,7 +470,7 @@ func TestManyErrorMessagesAreBounded(t *testing.T) {
 
 func TestLoad(t *testing.T) {
 	dir := record.Dir(t.TempDir())
-	if _, err := report.Load(dir); !errors.Is(err, record.ErrNoRun) {
+	if _, err := report.Load(dir, report.Options{}); !errors.Is(err, record.ErrNoRun) {
 		t.Errorf("empty directory: %v, want ErrNoRun", err)
 	}
 	if err := dir.WriteManifest(manifest()); err != nil {
@@ -475,7 +488,7 @@ func TestLoad(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	s, err := report.Load(dir)
+	s, err := report.Load(dir, report.Options{})
 	if err != nil || s.Counts.Valid != 5 || s.Damaged != 0 {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -499,7 +512,7 @@ func TestLoad(t *testing.T) {
 		if err := os.WriteFile(dir.Path(record.RecordsFile), []byte(strings.Join(lines, "")), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s, err := report.Load(dir)
+		s, err := report.Load(dir, report.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -516,7 +529,7 @@ func TestLoad(t *testing.T) {
 		if err := dir.WriteManifest(m); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := report.Load(dir); err == nil || !strings.Contains(err.Error(), "newer") {
+		if _, err := report.Load(dir, report.Options{}); err == nil || !strings.Contains(err.Error(), "newer") {
 			t.Errorf("error %v, want one about a newer schema", err)
 		}
 	})
@@ -529,7 +542,7 @@ func TestReadErrorEndsIt(t *testing.T) {
 			yield(nil, broken)
 		}
 	})
-	if _, err := report.Summarize(manifest(), seq); !errors.Is(err, broken) {
+	if _, err := report.Summarize(manifest(), seq, nil, report.Options{}); !errors.Is(err, broken) {
 		t.Errorf("error %v, want the reader's", err)
 	}
 }
@@ -537,7 +550,7 @@ func TestReadErrorEndsIt(t *testing.T) {
 func TestUnknownObjectiveInManifest(t *testing.T) {
 	m := manifest()
 	m.Goodput = map[string]float64{"speed": 1}
-	if _, err := report.Summarize(m, sequence(nil)); err == nil {
+	if _, err := report.Summarize(m, sequence(nil), nil, report.Options{}); err == nil {
 		t.Error("an objective on an unknown metric is accepted")
 	}
 }
@@ -563,6 +576,8 @@ func TestJSON(t *testing.T) {
 		want := map[string]any{
 			"unit": "ms", "avg": 20.0, "min": 20.0, "max": 20.0, "std": 0.0, "count": 4.0, "sum": 80.0,
 			"p1": 20.0, "p5": 20.0, "p10": 20.0, "p25": 20.0, "p50": 20.0, "p75": 20.0, "p90": 20.0, "p95": 20.0, "p99": 20.0, "p99_9": 20.0,
+			"p90_ci95": []any{20.0, nil}, "p95_ci95": []any{20.0, nil}, "p99_ci95": []any{20.0, nil}, "p99_9_ci95": []any{20.0, nil},
+			"ci_method": "order_statistics", "effective_count": 4.0,
 			"few_samples_for": []any{"p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "p99_9"},
 		}
 		if diff := cmp.Diff(want, ttft); diff != "" {

@@ -19,6 +19,17 @@ type tally struct {
 
 	objectives bool
 	goals      []goal
+	classGoals map[string][]goal // of classes that have their own
+
+	requests []request             // measured ones that were sent
+	follow   [len(followed)]Metric // the zero Metric, which has no value, if it means nothing here
+	names    []string              // of classes and models
+	nameOf   map[string]int32
+	health   health
+	lengths  lengths
+	cache    cache
+
+	clientSamples []record.Sample
 
 	damaged     int64
 	firstDamage string
@@ -126,13 +137,22 @@ func newTally(m *record.Manifest) *tally {
 		groups:     make(map[ErrorGroup]int64),
 		sources:    make(map[record.Source]int64),
 		objectives: len(m.Goodput) > 0,
+		goals:      goalsOf(m.Goodput),
+		classGoals: make(map[string][]goal),
+		nameOf:     make(map[string]int32),
+	}
+	for _, c := range m.Classes {
+		if len(c.Goodput) > 0 {
+			t.classGoals[c.Name] = goalsOf(c.Goodput)
+		}
+	}
+	for i, tag := range followed {
+		if metric, ok := MetricByTag(tag); ok && !t.leavesOut(metric) {
+			t.follow[i] = metric
+		}
 	}
 	if !m.Origin.IsZero() {
 		t.epoch = m.Origin.UnixNano()
-	}
-	for _, tag := range sortedKeys(m.Goodput) {
-		metric, _ := MetricByTag(tag) // CheckGoodput has seen to it
-		t.goals = append(t.goals, goal{metric, m.Goodput[tag]})
 	}
 	return t
 }
@@ -180,8 +200,11 @@ func (t *tally) add(r *record.Record) {
 		t.cooldown++
 		return
 	}
+	var kept *request
 	if r.Outcome != record.Dropped && r.Start.IsSet() {
+		kept = t.newRequest(r)
 		t.addSent(r)
+		t.health.addEvents(r)
 	}
 	if t.late(r) {
 		t.excluded++
@@ -191,6 +214,13 @@ func (t *tally) add(r *record.Record) {
 	t.addOutcome(r, valid)
 	if valid {
 		t.addValid(r)
+	}
+	switch {
+	case kept == nil:
+	case valid:
+		kept.keepValid(t, r)
+	case r.Outcome != record.Cancelled:
+		kept.state = stateFailed
 	}
 }
 
@@ -277,7 +307,7 @@ func (t *tally) addValid(r *record.Record) {
 			}
 		}
 	}
-	if t.isGood(func(m Metric) (float64, bool) { return m.Of(r) }) {
+	if meets(t.goals, func(m Metric) (float64, bool) { return m.Of(r) }) {
 		t.good++
 	}
 	t.scratch = r.Gaps(t.scratch[:0])
@@ -303,6 +333,8 @@ func (t *tally) addValid(r *record.Record) {
 	}
 	t.sources[source]++
 	t.addOddities(r, osl, oslKnown)
+	t.addLengths(r)
+	t.addCache(r)
 }
 
 func (t *tally) histogram(tag string, d time.Duration, ok bool) {

@@ -59,6 +59,21 @@ const (
 	TraceReordered      = "trace_reordered"
 	FirstRequestSlow    = "first_request_slow"
 	FewSamples          = "few_samples"
+
+	ClientLate            = "client_late"
+	ConcurrencyNotReached = "concurrency_not_reached"
+	LostStamps            = "lost_stamps"
+	ReceiveLag            = "receive_lag"
+	ClientCPU             = "client_cpu"
+	MachineCPU            = "machine_cpu"
+	WriterStalled         = "writer_stalled"
+	ClockStep             = "clock_step"
+	OpenFiles             = "open_files"
+	ImpossibleRate        = "impossible_rate"
+	InputLengthOff        = "input_length_off"
+	CacheHitsInColdRun    = "cache_hits_in_cold_run"
+	CacheRateOff          = "cache_rate_off"
+	CacheNotWarm          = "cache_not_warm"
 )
 
 // The bounds that the rules use.
@@ -68,6 +83,7 @@ const (
 	maxLateness      = 100 * time.Millisecond // above it always; between, half an interval is
 	errorsTouch      = 0.01                   // share of failures from which the rest is a selection
 	mergedShare      = 0.5                    // share of gaps that are none
+	oneMoment        = 0.01                   // share of answers without ITL, short ones by chance, that touch no figure
 	slowFirst        = 5                      // times the median TTFT
 	slowFirstSamples = 5                      // valid requests that such a median needs
 )
@@ -98,6 +114,20 @@ var rules = []rule{
 		}},
 	{ScheduleLag, "Latencies from due count the wait; ask for a lower rate, allow more in flight, or give the client more CPU.",
 		scheduleLag},
+	{ClientLate, "Give the client more CPU, ask for less, or spread the load over several clients.", clientLate},
+	{ConcurrencyNotReached, "Give the client more CPU, ask for less, or spread the load over several clients.", concurrencyNotReached},
+	{ImpossibleRate, "Look at the clock of the client, at what stands between client and server, and at the server's token counts.", impossible},
+	{LostStamps, "Give the client more CPU or fewer streams; gaps between events are wrong, and TTFT may be.", lostStamps},
+	{ReceiveLag, "Give the client more CPU; on Linux the kernel's stamps make its times exact.", receiveLag},
+	{ClientCPU, "Give the client more processors, or spread the load over several clients.", clientCPU},
+	{MachineCPU, "Something beside the client, perhaps the server, shares its machine; give each its own.", machineCPU},
+	{WriterStalled, "Write to a faster disk.", writerStalled},
+	{ClockStep, "Keep the clock from being set while measuring (slew it), and run again.", clockStep},
+	{OpenFiles, "Raise the limit (ulimit -n), or cap the requests in flight.", openFiles},
+	{InputLengthOff, "The figures hold for the length that the server counts; give the model's own tokenizer, or calibrate the prompts.", inputLengthOff},
+	{CacheHitsInColdRun, "TTFT is too good: clear the cache, use a fresh salt, or do not repeat a seed and salt on a running server.", cacheHitsInColdRun},
+	{CacheRateOff, "Warm up so that the shared prefixes are cached, check that they fit in the cache, and that it is on.", cacheRateOff},
+	{CacheNotWarm, "TTFT is not that of a warm cache: check that prefix caching is on and that the prompts fit in.", cacheNotWarm},
 	{PartialRun, "The numbers hold for what was measured until then; run again for a whole result.",
 		func(t *tally, s *Summary) (string, Level) {
 			switch {
@@ -186,7 +216,11 @@ var rules = []rule{
 			if t.oneChunk == 0 {
 				return "", Valid
 			}
-			return of(t.oneChunk, t.valid, "answers of several tokens came at one moment."), Suspect
+			message := of(t.oneChunk, t.valid, "answers of several tokens came at one moment.")
+			if float64(t.oneChunk) <= oneMoment*float64(t.valid) {
+				return message, Valid
+			}
+			return message, Suspect
 		}},
 	{HiddenReasoning, "TTFT then includes the thinking, and inter token latency divides by tokens that were never streamed; let the server stream its reasoning.",
 		func(t *tally, _ *Summary) (string, Level) {
@@ -250,13 +284,14 @@ var rules = []rule{
 			}
 			return fmt.Sprintf("The first request took %.4g ms to its first token, the median is %.4g ms.", *s.First.TTFT, median), Valid
 		}},
-	{FewSamples, "Percentiles marked * would move much with a few more requests; send more.",
+	{FewSamples, "Percentiles marked * would move much with a few more requests.",
 		func(t *tally, s *Summary) (string, Level) {
 			latency, ok := s.Metric("request_latency")
 			if !ok || !latency.Statistic.Few(99) {
 				return "", Valid
 			}
-			return fmt.Sprintf("There are %d valid requests; a p99 needs 1000, a p90 100.", t.valid), Valid
+			return fmt.Sprintf("There are %d valid requests; a p99 needs 1000, a p90 100: send %d more for the p99.",
+				t.valid, moreFor(t.valid, latency.Intervals)), Valid
 		}},
 }
 

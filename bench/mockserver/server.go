@@ -55,6 +55,7 @@ func New(cfg Config) (*Server, error) {
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, true) })
 	s.mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, false) })
 	s.mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.engine.resetCache() })
+	s.mux.HandleFunc("POST /tokenize", serveTokenize)
 	s.mux.HandleFunc("GET /v1/models", s.serveModels)
 	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	s.mux.HandleFunc("GET /version", func(w http.ResponseWriter, _ *http.Request) {
@@ -72,7 +73,7 @@ func New(cfg Config) (*Server, error) {
 // run passes for a real one.
 const version = "0.0.0+tokmark.simulator"
 
-// ServeHTTP answers POST /v1/chat/completions, /v1/completions and
+// ServeHTTP answers POST /v1/chat/completions, /v1/completions, /tokenize and
 // /reset_prefix_cache, and GET /v1/models, /health, /version and /metrics.
 //
 // Metrics have vLLM's names. After Close, and after some faults, it panics with
@@ -80,6 +81,19 @@ const version = "0.0.0+tokmark.simulator"
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Server", "tokmark-simulator")
 	s.mux.ServeHTTP(w, r)
+}
+
+// serveTokenize counts the tokens of a prompt, as vLLM does.
+func serveTokenize(w http.ResponseWriter, r *http.Request) {
+	var body struct {
+		Prompt string `json:"prompt"`
+	}
+	const most = 16 << 20
+	if err := json.NewDecoder(io.LimitReader(r.Body, most)).Decode(&body); err != nil {
+		writeJSON(w, http.StatusBadRequest, []byte(`{"error":{"message":"the body is no JSON","type":"BadRequestError","code":400}}`))
+		return
+	}
+	writeJSON(w, http.StatusOK, fmt.Appendf(nil, `{"count":%d}`, CountTokens(body.Prompt)))
 }
 
 // Close stops the engine; requests in flight lose their connection. It returns

@@ -50,6 +50,7 @@ type Answer struct {
 
 	keep   bool
 	output []texts
+	like   pattern // what the events look like
 }
 
 // texts is the output of one choice so far.
@@ -68,10 +69,10 @@ func (a *Answer) Reset(rec *record.Record, _ EndpointType, keepOutput bool) {
 		rec: rec, keep: keepOutput,
 		parser: a.parser, byUsage: a.byUsage[:0], output: a.output[:0],
 		counted: 0, running: record.Unknown, grew: true,
-		hasIDs: true, cacheN: record.Unknown,
+		hasIDs: true, cacheN: record.Unknown, like: a.like.forgotten(),
 	}
 	if a.parsed > keepParser {
-		b.parser, b.byUsage, b.output = fastjson.Parser{}, nil, nil
+		b.parser, b.byUsage, b.output, b.like = fastjson.Parser{}, nil, nil, pattern{}
 	}
 	*a = b
 }
@@ -109,6 +110,11 @@ func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead b
 		rec.Done, a.ended = true, true
 		return false
 	}
+	if !isError && !a.keep && a.like.matches(data) && a.like.model == rec.ResponseModel {
+		a.chunk(a.like.kind, 0, a.like.choice, at, lag, sameRead)
+		a.place(place, a.like.kind)
+		return true
+	}
 	v := a.parse(data)
 	switch {
 	case isError:
@@ -124,18 +130,26 @@ func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead b
 	case isFailure(v):
 		a.fail(v, data)
 	default:
-		kind := a.object(v, data, at, lag, sameRead)
-		if kind.Output() {
-			rec.LastTokenEvent = place
-			if rec.FirstTokenEvent < 0 {
-				rec.FirstTokenEvent = place
-			}
-			if kind.Answer() && rec.FirstAnswerEvent < 0 {
-				rec.FirstAnswerEvent = place
+		if kind := a.object(v, data, at, lag, sameRead); kind.Output() {
+			a.place(place, kind)
+			if !a.keep && !a.ended {
+				a.learn(data, kind)
 			}
 		}
 	}
 	return !a.ended
+}
+
+// place notes where among the events one with output stands.
+func (a *Answer) place(place int, kind record.Kind) {
+	rec := a.rec
+	rec.LastTokenEvent = place
+	if rec.FirstTokenEvent < 0 {
+		rec.FirstTokenEvent = place
+	}
+	if kind.Answer() && rec.FirstAnswerEvent < 0 {
+		rec.FirstAnswerEvent = place
+	}
 }
 
 // Unterminated takes an event that the proper end of the body left open. It
@@ -259,11 +273,7 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 	)
 	list := v.GetArray("choices")
 	for i, c := range list {
-		index := i
-		if at := c.Get("index"); at != nil && at.Type() == fastjson.TypeNumber {
-			index = at.GetInt()
-		}
-		index = min(max(index, 0), maxChoice)
+		index := choiceIndex(c, i)
 		a.choices = max(a.choices, index+1)
 		k, n = a.choice(c, index)
 		kind |= k
@@ -280,19 +290,7 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 	}
 	a.usage(v, len(list) > 0)
 	if kind != 0 {
-		a.tokens(ids)
-		tokens := uint16(record.UnknownTokens)
-		if ids > 0 {
-			tokens = small(record.Count(ids))
-		}
-		if sameRead {
-			kind |= record.SameRead
-		}
-		if rec.Chunks == nil {
-			// One allocation for the usual answer: an event a token.
-			rec.Chunks = make(record.Chunks, 0, min(max(16, rec.AskedOutput+1), 4096))
-		}
-		rec.Chunks = append(rec.Chunks, record.Chunk{At: at, Lag: lag, Tokens: tokens, Kind: kind, Choice: uint8(from)})
+		kind = a.chunk(kind, ids, from, at, lag, sameRead)
 	}
 	if failed != "" {
 		a.ended = true
@@ -301,6 +299,35 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 			Message: oneLine("the server ended the answer with finish reason " + failed),
 		})
 	}
+	return kind
+}
+
+// choiceIndex is the index of the choice that stands at a place in choices.
+func choiceIndex(c *fastjson.Value, place int) int {
+	index := place
+	if at := c.Get("index"); at != nil && at.Type() == fastjson.TypeNumber {
+		index = at.GetInt()
+	}
+	return min(max(index, 0), maxChoice)
+}
+
+// chunk appends an event with output to the record, and returns its kind with
+// the flag about its arrival.
+func (a *Answer) chunk(kind record.Kind, ids, choice int, at record.Time, lag uint32, sameRead bool) record.Kind {
+	rec := a.rec
+	a.tokens(ids)
+	tokens := uint16(record.UnknownTokens)
+	if ids > 0 {
+		tokens = small(record.Count(ids))
+	}
+	if sameRead {
+		kind |= record.SameRead
+	}
+	if rec.Chunks == nil {
+		// One allocation for the usual answer: an event a token.
+		rec.Chunks = make(record.Chunks, 0, min(max(16, rec.AskedOutput+1), 4096))
+	}
+	rec.Chunks = append(rec.Chunks, record.Chunk{At: at, Lag: lag, Tokens: tokens, Kind: kind, Choice: uint8(choice)})
 	return kind
 }
 

@@ -80,7 +80,11 @@ var columns = []struct {
 // MarshalJSON writes the chunks as columns, arrivals as gaps in nanoseconds.
 func (c Chunks) MarshalJSON() ([]byte, error) {
 	const perChunk = 12 // bytes, about
-	b := append(make([]byte, 0, 64+perChunk*len(c)), `{"at":[`...)
+	return c.appendJSON(make([]byte, 0, 64+perChunk*len(c))), nil
+}
+
+func (c Chunks) appendJSON(b []byte) []byte {
+	b = append(b, `{"at":[`...)
 	var last Time
 	for i := range c {
 		if i > 0 {
@@ -105,7 +109,69 @@ func (c Chunks) MarshalJSON() ([]byte, error) {
 			b = strconv.AppendInt(b, col.get(&c[i]), 10)
 		}
 	}
-	return append(b, "]}"...), nil
+	return append(b, "]}"...)
+}
+
+// parseChunks reads what appendJSON writes, to the byte. Anything else is not
+// ok, be it right or wrong, and is left to UnmarshalJSON, which takes ten times
+// as long.
+func parseChunks(b []byte) (c Chunks, ok bool) {
+	b, ok = bytes.CutPrefix(b, []byte(`{"at":[`))
+	end := bytes.IndexByte(b, ']')
+	if !ok || end < 1 {
+		return nil, false
+	}
+	c = make(Chunks, bytes.Count(b[:end], []byte(","))+1)
+	var sum, v int64
+	for i := range c {
+		if v, b, ok = cutInteger(b, i == len(c)-1); !ok {
+			return nil, false
+		}
+		if sum += v; sum < 0 {
+			return nil, false
+		}
+		c[i] = Chunk{At: Time(sum), Tokens: UnknownTokens, Kind: KindText}
+	}
+	for _, col := range columns {
+		rest, has := bytes.CutPrefix(b, []byte(`,"`+col.name+`":[`))
+		if !has {
+			continue
+		}
+		b = rest
+		for i := range c {
+			if v, b, ok = cutInteger(b, i == len(c)-1); !ok || v < min(col.usual, 0) || v > col.highest {
+				return nil, false
+			}
+			col.set(&c[i], v)
+		}
+	}
+	return c, string(b) == "}"
+}
+
+// cutInteger takes an integer and what follows it off b: a comma or, after the
+// last one, a bracket.
+func cutInteger(b []byte, last bool) (v int64, rest []byte, ok bool) {
+	const longest = 18 // digits that fit for sure
+	i, negative := 0, len(b) > 0 && b[0] == '-'
+	if negative {
+		i = 1
+	}
+	from := i
+	for i < len(b) && b[i] >= '0' && b[i] <= '9' {
+		v = v*10 + int64(b[i]-'0')
+		i++
+	}
+	after := byte(',')
+	if last {
+		after = ']'
+	}
+	if i == from || i-from > longest || b[from] == '0' && i-from > 1 || i == len(b) || b[i] != after {
+		return 0, nil, false
+	}
+	if negative {
+		v = -v
+	}
+	return v, b[i+1:], true
 }
 
 // UnmarshalJSON reads what MarshalJSON writes. Columns of unequal length or

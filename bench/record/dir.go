@@ -105,9 +105,9 @@ func (d Dir) ReadManifest() (*Manifest, error) {
 // Writer appends records to the records file. It is not safe for concurrent
 // use.
 type Writer struct {
-	f   *os.File
-	buf *bufio.Writer
-	enc *json.Encoder
+	f    *os.File
+	buf  *bufio.Writer
+	line lineEncoder
 }
 
 // NewWriter creates the records file, which must not exist yet.
@@ -116,15 +116,16 @@ func (d Dir) NewWriter() (*Writer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create records file: %w", err)
 	}
-	buf := bufio.NewWriterSize(f, 1<<16)
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	return &Writer{f: f, buf: buf, enc: enc}, nil
+	return &Writer{f: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
 }
 
 // Write appends one record. It is on disk only after Flush.
 func (w *Writer) Write(r *Record) error {
-	if err := w.enc.Encode(r); err != nil {
+	line, err := w.line.encode(r)
+	if err == nil {
+		_, err = w.buf.Write(line)
+	}
+	if err != nil {
 		return fmt.Errorf("write record %d: %w", r.ID, err)
 	}
 	return nil

@@ -62,6 +62,13 @@ type Manifest struct {
 	Stamps string `json:"stamps"`
 
 	Conditions []Condition `json:"conditions,omitempty"`
+	// Dialect is how the server speaks, and DialectBy what told.
+	Dialect   string `json:"dialect,omitempty"`
+	DialectBy string `json:"dialect_by,omitempty"`
+	// Changed lists conditions that were another after the run than before.
+	Changed []string `json:"conditions_changed,omitempty"`
+	// Server is what the server counted of itself during the measurement.
+	Server *ServerWindow `json:"server_window,omitempty"`
 	// Dropped lists request fields that the server refused in the preflight
 	// and that no measured request carries.
 	Dropped []DroppedField `json:"dropped_fields,omitempty"`
@@ -108,9 +115,11 @@ type Load struct {
 	// cap on it if there is a rate; 0: no cap.
 	Concurrency int     `json:"concurrency,omitempty"`
 	Rate        float64 `json:"request_rate,omitempty"` // requests per second
-	Arrival     string  `json:"arrival_pattern,omitempty"`
-	Requests    int64   `json:"request_count,omitempty"` // 0: bounded by the duration
-	Warmup      int64   `json:"warmup_request_count,omitempty"`
+	// Users send that rate together, each with one request in flight.
+	Users    int    `json:"num_users,omitempty"`
+	Arrival  string `json:"arrival_pattern,omitempty"`
+	Requests int64  `json:"request_count,omitempty"` // 0: bounded by the duration
+	Warmup   int64  `json:"warmup_request_count,omitempty"`
 	// Duration and Grace bound a run by time.
 	Duration time.Duration `json:"benchmark_duration_ns,omitempty"`
 	Grace    time.Duration `json:"benchmark_grace_period_ns,omitempty"`
@@ -166,6 +175,25 @@ type Condition struct {
 	Value  string `json:"value,omitempty"`
 	Source string `json:"source"` // probed, declared or unknown
 	From   string `json:"from,omitempty"`
+}
+
+// ServerWindow is what a server's metrics say of the time between two moments,
+// by the names of package target. What it did not tell is not there.
+type ServerWindow struct {
+	From     Time                   `json:"from"`
+	To       Time                   `json:"to"`
+	Counters map[string]float64     `json:"counters,omitempty"`
+	Times    map[string]ServerTimes `json:"times,omitempty"`
+	Warnings []string               `json:"warnings,omitempty"`
+	// Error tells why there are no figures.
+	Error string `json:"error,omitempty"`
+}
+
+// ServerTimes are intervals that a server timed: their sum, and their number
+// if it was told.
+type ServerTimes struct {
+	Seconds float64  `json:"seconds"`
+	Count   *float64 `json:"count,omitempty"`
 }
 
 // DroppedField is a request field that the server refused.

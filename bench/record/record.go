@@ -214,8 +214,13 @@ func (r *Record) UnmarshalJSON(b []byte) error {
 	type plain Record // without this method
 	p := (*plain)(r)
 	*p = plain(*New("", 0))
-	if err := json.Unmarshal(b, p); err != nil {
-		return err
+	if rest, chunks, ok := cutChunks(b); ok && json.Unmarshal(rest, p) == nil {
+		p.Chunks = chunks
+	} else {
+		*p = plain(*New("", 0))
+		if err := json.Unmarshal(b, p); err != nil {
+			return err
+		}
 	}
 	if !p.Outcome.known() {
 		return fmt.Errorf("outcome %q is not known", p.Outcome)

@@ -200,30 +200,47 @@ func FuzzReadRecords(f *testing.F) {
 	})
 }
 
-func BenchmarkWriteRecord(b *testing.B) {
+// usualRecord has 256 events, as a kernel's stamps tell of them.
+func usualRecord() *Record {
 	r := New(PhaseMeasure, 1)
-	r.Outcome = OK
+	r.Outcome, r.Streamed, r.Model, r.FinishReasons = OK, true, "model", []string{"length"}
+	r.Due, r.Start, r.Written, r.FirstByte, r.End = 1e9, 1e9+20_000, 1e9+90_000, 2e9, 5e9
+	r.Usage = Usage{Prompt: 16, Completion: 256, Total: 272, Reasoning: Unknown, Cached: Unknown}
 	for i := range 256 {
-		r.Chunks = append(r.Chunks, Chunk{At: Time(i * 10_123_456), Tokens: 1, Kind: KindText})
+		r.Chunks = append(r.Chunks, Chunk{At: Time(2e9 + i*10_123_456), Lag: uint32(20_000 + i*77), Tokens: UnknownTokens, Kind: KindText})
 	}
+	return r
+}
+
+func BenchmarkWriteRecord(b *testing.B) {
+	r := usualRecord()
+	var enc lineEncoder
+	line, err := enc.encode(r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := json.Marshal(r); err != nil {
+		if _, err := enc.encode(r); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(r.Chunks)), "ns/event")
 }
 
 func BenchmarkReadRecord(b *testing.B) {
-	r := New(PhaseMeasure, 1)
-	r.Outcome = OK
-	for i := range 256 {
-		r.Chunks = append(r.Chunks, Chunk{At: Time(i * 10_123_456), Tokens: 1, Kind: KindText})
+	r := usualRecord()
+	line, err := new(lineEncoder).encode(r)
+	if err != nil {
+		b.Fatal(err)
 	}
-	line, _ := json.Marshal(r)
 	b.SetBytes(int64(len(line)))
+	b.ReportAllocs()
 	for b.Loop() {
 		if err := new(Record).UnmarshalJSON(line); err != nil {
 			b.Fatal(err)
 		}
 	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(r.Chunks)), "ns/event")
 }

@@ -194,6 +194,10 @@ func (d *Reader) Whole(maxBody int) ([]byte, Stamp, error) {
 // valid until the next call.
 func (d *Reader) Buffered() []byte { return d.buf[d.open:d.end] }
 
+// Ended reports whether the last read came upon the proper end of the stream:
+// nothing is left to read.
+func (d *Reader) Ended() bool { return d.err == io.EOF }
+
 // Comments returns how many comment lines have been read.
 func (d *Reader) Comments() int { return d.comments }
 

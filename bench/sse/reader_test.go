@@ -502,3 +502,28 @@ func BenchmarkReader(b *testing.B) {
 		})
 	}
 }
+
+// The end may come with the last bytes, or by itself later.
+func TestEnded(t *testing.T) {
+	const stream = "data: a\n\n"
+	for name, c := range map[string]struct {
+		r    io.Reader
+		want bool
+	}{
+		"with the last bytes": {iotest.DataErrReader(strings.NewReader(stream)), true},
+		"later":               {strings.NewReader(stream), false},
+		"broken":              {io.MultiReader(strings.NewReader(stream), iotest.ErrReader(io.ErrUnexpectedEOF)), false},
+	} {
+		d := NewReader(c.r, func() Stamp { return Stamp{} }, 0)
+		if _, err := d.Next(); err != nil {
+			t.Fatal(name, err)
+		}
+		if got := d.Ended(); got != c.want {
+			t.Errorf("%s: after the event, ended is %v", name, got)
+		}
+		_, err := d.Next()
+		if got := d.Ended(); got != (err == io.EOF) {
+			t.Errorf("%s: after %v, ended is %v", name, err, got)
+		}
+	}
+}

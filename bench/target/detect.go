@@ -118,7 +118,15 @@ func (s *Server) Detect(ctx context.Context) (Dialect, Facts, error) {
 			return Dialect{}, facts, fmt.Errorf("detect the server: %w", context.Cause(ctx))
 		}
 	}
-	facts.Evidence = "no clue in GET " + strings.Join(probes, ", ")
+	var tried []string
+	for _, path := range probes {
+		what := "no answer"
+		if a := p.seen[path]; a != nil {
+			what = fmt.Sprintf("status %d", a.status)
+		}
+		tried = append(tried, path+" ("+what+")")
+	}
+	facts.Evidence = "no clue in GET " + strings.Join(tried, ", ")
 	return mustBe(generic), facts, p.err
 }
 
@@ -206,7 +214,7 @@ func (p *prober) front(ctx context.Context, d Dialect, facts Facts) (Dialect, Fa
 			facts.Evidence = evidence + "; behind it " + facts.Evidence
 			facts.Engine = d.Name
 			if f.Name == "nim" {
-				f = f.withEngine(d)
+				f = f.WithEngine(d)
 			}
 			return f, facts
 		}
@@ -221,7 +229,7 @@ func (p *prober) front(ctx context.Context, d Dialect, facts Facts) (Dialect, Fa
 			for _, c := range e.clues {
 				if c.contains != "" && bytes.Contains(a.body, []byte(c.contains)) {
 					facts.Engine = name
-					return d.withEngine(e), facts
+					return d.WithEngine(e), facts
 				}
 			}
 		}

@@ -110,9 +110,10 @@ func mustBe(name string) Dialect {
 	return Dialect{}
 }
 
-// withEngine is the dialect as spoken in front of an engine: paths are its
-// own, series and configuration those of the engine.
-func (d Dialect) withEngine(e Dialect) Dialect {
+// WithEngine is the dialect as spoken in front of an engine, as NIM 2 does:
+// paths are its own, series and configuration those of the engine. Detect has
+// done it already where it is needed.
+func (d Dialect) WithEngine(e Dialect) Dialect {
 	path, enable := d.Metrics.Path, d.Metrics.Enable
 	d.Metrics = e.Metrics
 	d.Metrics.Path, d.Metrics.Enable = path, enable

@@ -29,7 +29,7 @@ var dialects = []Dialect{
 		StreamOptions: usage,
 		CacheSalt:     "cache_salt",
 		Reset:         Call{Method: "POST", Path: "/reset_prefix_cache", Requires: "VLLM_SERVER_DEV_MODE=1"},
-		Timings:       "metrics on the usage event",
+		Timings:       "metrics on the usage chunk",
 		Metrics:       vllmMetrics,
 		documents:     vllmDocuments,
 		infos:         vllmInfos,

@@ -1,6 +1,5 @@
 package target
 
-
 // Metric is one quantity that servers tell of themselves, under one name
 // whatever the server calls it.
 type Metric string
@@ -159,7 +158,7 @@ var vllmMetrics = Metrics{
 var sglangMetrics = Metrics{
 	Path: "/metrics", Enable: "--enable-metrics",
 	// With metrics of all schedulers, the ranks of one engine repeat its state.
-	same: []string{"tp_rank", "pp_rank", "moe_ep_rank", "pid"},
+	same: []string{"tp_rank", "pp_rank", "moe_ep_rank"},
 	Series: prefixed("sglang:", map[Metric]Series{
 		Running:          named("num_running_reqs"),
 		Waiting:          named("num_queue_reqs"),

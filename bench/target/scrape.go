@@ -136,9 +136,9 @@ func parse(a *answer) (map[string]*dto.MetricFamily, error) {
 	if err != nil {
 		var at expfmt.ParseError
 		if errors.As(err, &at) {
-			return nil, fmt.Errorf("line %d is not in the Prometheus text format: %s", at.Line, at.Msg)
+			return nil, fmt.Errorf("line %d is not in the Prometheus text format", at.Line)
 		}
-		return nil, fmt.Errorf("parse: %w", err)
+		return nil, errors.New("it is not in the Prometheus text format")
 	}
 	return families, nil
 }
@@ -216,6 +216,10 @@ func (r *reading) metric(m Metric, series Series) (found bool, err error) {
 		main.value += o.value
 		maps.Copy(main.parts, o.parts)
 	}
+	if math.IsInf(main.value, 0) || math.IsNaN(main.value) || math.IsInf(main.count, 0) {
+		return true, errTooLarge
+	}
+	maps.Copy(r.replicas, main.replicas)
 	s := r.sample
 	switch k {
 	case sumGauge, meanGauge:
@@ -225,7 +229,6 @@ func (r *reading) metric(m Metric, series Series) (found bool, err error) {
 		if s.Gauges[m] = main.value; k == meanGauge {
 			s.Gauges[m] /= float64(main.n)
 		}
-		return true, nil
 	case counter:
 		if s.Counters == nil {
 			s.Counters = map[Metric]float64{}
@@ -244,7 +247,6 @@ func (r *reading) metric(m Metric, series Series) (found bool, err error) {
 		s.Times[m] = total
 		s.parts[m+secondsPart] = main.parts
 	}
-	maps.Copy(r.replicas, main.replicas)
 	return true, nil
 }
 
@@ -257,7 +259,11 @@ type sums struct {
 	replicas      map[string]bool
 }
 
-var errTwice = errors.New("the same series stands there twice: left out")
+// Why a metric is left out of a sample.
+var (
+	errTwice    = errors.New("the same series stands there twice: left out")
+	errTooLarge = errors.New("the sum of the series is no number: left out")
+)
 
 // sum adds up the series of a name that are of the model and have the label.
 // Series whose type cannot hold such a metric, and values that are no numbers,
@@ -311,7 +317,7 @@ func (r *reading) sum(name string, series Series, k kind, scale float64) (sums, 
 
 // replicaLabels tell engines apart. A counter of one that appears late did not
 // begin at 0.
-var replicaLabels = []string{"engine", "dp_rank", "rank", "instance", "pod", "worker_id", "Hostname", "UUID"}
+var replicaLabels = []string{"engine", "dp_rank", "rank", "instance", "pod", "worker_id"}
 
 // labels returns what tells the series apart, which engine it is of, and
 // whether it is one of those asked for.
@@ -332,7 +338,11 @@ func (r *reading) labels(m *dto.Metric, series Series) (identity, replica string
 		}
 	}
 	r.kept = r.kept || own
-	return labelText(m, r.metrics.apart, r.metrics.same), labelText(m, replicaLabels, nil), own
+	engines := replicaLabels
+	if r.metrics.apart != nil {
+		engines = r.metrics.apart
+	}
+	return labelText(m, r.metrics.apart, r.metrics.same), labelText(m, engines, nil), own
 }
 
 // labelText writes the labels in order: only those listed, if any are, and

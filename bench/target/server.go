@@ -51,7 +51,7 @@ func Root(endpoint *url.URL) *url.URL {
 			path = path[:i+1]
 		}
 	}
-	root.Path = strings.TrimSuffix(path, "/")
+	root.Path = strings.TrimRight(path, "/")
 	return &root
 }
 

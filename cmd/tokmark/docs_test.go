@@ -53,6 +53,18 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 			t.Chdir(dir)
 			address := simulate(t)
+			for _, pattern := range []string{"examples/*.yaml", "examples/*/*.yaml"} {
+				files, _ := filepath.Glob(pattern)
+				for _, file := range files {
+					text, err := os.ReadFile(file)
+					if err == nil {
+						err = os.WriteFile(file, bytes.ReplaceAll(text, []byte("localhost:8000"), []byte(address)), 0o644)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
 			for _, c := range commands {
 				args := shellWords(t, strings.ReplaceAll(c.line, "localhost:8000", address))
 				var stdout, stderr bytes.Buffer

@@ -31,8 +31,8 @@ func (o *options) startSimulator() (stop func(), err error) {
 	hs := &http.Server{Handler: srv, ReadHeaderTimeout: time.Minute}
 	go func() { _ = hs.Serve(ln) }()
 	o.url = ln.Addr().String()
-	if o.model == "" {
-		o.model = cfg.Model
+	if len(o.models) == 0 {
+		o.models = []string{cfg.Model}
 	}
 	return func() {
 		_ = hs.Close()

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,41 +16,41 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/target"
 	"github.com/tokmark/tokmark/report"
-	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
 // options are the settings of a run. Each has one definition: the flag that
 // bind makes, whose name is also the key in a scenario file.
 type options struct {
 	// target
-	model, url, endpointType, endpoint string
-	streaming                          bool
-	headers                            []string
-	apiKey                             string
-	extraInputs                        []string
-	usage, perChunkUsage, legacyMax    bool
-	insecure                           bool
-	simulate                           bool
+	models                          []string
+	modelSelection                  string
+	modelWeights                    []float64
+	url, endpointType, endpoint     string
+	streaming                       bool
+	headers                         []string
+	apiKey                          string
+	extraInputs                     []string
+	usage, perChunkUsage, legacyMax bool
+	insecure                        bool
+	simulate                        bool
+	preflight                       bool
+	dialect                         string
+	conditions                      []string
+	serverMetrics                   bool
+	gpuTelemetry                    string
+	exactOutput                     bool
 
 	// load
-	concurrency             int
-	requestRate             float64
-	arrivalPattern          string
-	arrivalSmoothness       float64
-	requestCount            int64
-	duration, grace         float64
-	warmup                  int64
-	connectTimeout          time.Duration
-	firstByteTimeout        time.Duration
-	idleTimeout             time.Duration
-	totalSeconds            float64
-	isl, islStddev          float64
-	osl, oslStddev          float64
-	inputFile, datasetType  string
-	skipBadLines            bool
-	randomSeed              uint64
-	salt                    string
+	loadOptions
+	connectTimeout   time.Duration
+	firstByteTimeout time.Duration
+	idleTimeout      time.Duration
+	totalSeconds     float64
+
+	workloadOptions
+
 	goodput                 string
 	artifactDir, exportData string
 	ui                      string
@@ -59,13 +59,20 @@ type options struct {
 
 // aliases are names that AIPerf and GenAI-Perf have for our flags.
 var aliases = map[string]string{
-	"model-names":                 "model",
-	"custom-endpoint":             "endpoint",
-	"request-rate-mode":           "arrival-pattern",
-	"vllm-burstiness":             "arrival-smoothness",
-	"num-requests":                "request-count",
-	"num-warmup-requests":         "warmup-request-count",
-	"synthetic-input-tokens-mean": "isl", "prompt-input-tokens-mean": "isl",
+	"model-names":       "model",
+	"custom-endpoint":   "endpoint",
+	"request-rate-mode": "arrival-pattern",
+	"vllm-burstiness":   "arrival-smoothness",
+	"seq-dist":          "sequence-distribution",
+	"num-conversations": "num-sessions", "conversation-num": "num-sessions",
+	"num-prompts":             "num-dataset-entries",
+	"prefix-prompt-pool-size": "num-prefix-prompts",
+	"conversation-turn-mean":  "session-turns-mean", "conversation-turn-stddev": "session-turns-stddev",
+	"conversation-turn-delay-mean": "session-turn-delay-mean", "conversation-turn-delay-stddev": "session-turn-delay-stddev",
+	"conversation-turn-delay-ratio": "session-delay-ratio",
+	"num-requests":                  "request-count",
+	"num-warmup-requests":           "warmup-request-count",
+	"synthetic-input-tokens-mean":   "isl", "prompt-input-tokens-mean": "isl",
 	"synthetic-input-tokens-stddev": "isl-stddev", "prompt-input-tokens-stddev": "isl-stddev",
 	"output-tokens-mean": "osl", "prompt-output-tokens-mean": "osl",
 	"output-tokens-stddev": "osl-stddev", "prompt-output-tokens-stddev": "osl-stddev",
@@ -80,7 +87,9 @@ func (o *options) bind(fs *pflag.FlagSet) {
 		}
 		return pflag.NormalizedName(name)
 	})
-	fs.StringVarP(&o.model, "model", "m", "", "model to ask for (default: the only one that /v1/models lists)")
+	fs.StringArrayVarP(&o.models, "model", "m", nil, "model to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
+	fs.StringVar(&o.modelSelection, "model-selection-strategy", "round_robin", "with several models: round_robin or random")
+	fs.Float64SliceVar(&o.modelWeights, "model-weights", nil, "shares of the models, in their order; makes the selection random")
 	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
 	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat or completions")
 	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (/v1/chat/completions, /v1/completions)")
@@ -93,29 +102,20 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.legacyMax, "use-legacy-max-tokens", false, "limit chat output by max_tokens instead of max_completion_tokens")
 	fs.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
 	fs.BoolVar(&o.simulate, "simulate", false, "measure the embedded simulator instead of a server")
+	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
+	fs.StringVar(&o.dialect, "dialect", "", "how the server speaks (default: found out): "+strings.Join(target.Names(), ", "))
+	fs.StringArrayVar(&o.conditions, "condition", nil, "a fact about the server that it does not tell, as `name=value` (precision=fp8); may be given again")
+	fs.BoolVar(&o.exactOutput, "exact-output", true, "where the dialect can, make answers go on to exactly --osl tokens")
+	fs.BoolVar(&o.serverMetrics, "server-metrics", true, "read the server's own metrics during the run, where the dialect has them")
+	fs.StringVar(&o.gpuTelemetry, "gpu-telemetry", "", "`URL` of a DCGM exporter to read during the run")
 
-	fs.IntVar(&o.concurrency, "concurrency", 1, "requests in flight; with --request-rate: the most in flight")
-	fs.Float64Var(&o.requestRate, "request-rate", 0, "requests per second, sent when due whether or not others have ended")
-	fs.StringVar(&o.arrivalPattern, "arrival-pattern", "poisson", "with --request-rate: constant, poisson or gamma")
-	fs.Float64Var(&o.arrivalSmoothness, "arrival-smoothness", 1, "shape of gamma arrivals: 1 is poisson, above 1 smoother, below 1 burstier")
-	fs.Int64Var(&o.requestCount, "request-count", 0, "requests to measure (default: 10 or 2 × concurrency, the larger)")
-	fs.Float64Var(&o.duration, "benchmark-duration", 0, "`seconds` to send for, in place of a count")
-	fs.Float64Var(&o.grace, "benchmark-grace-period", 30, "`seconds` that requests in flight may take after the duration or an interrupt")
-	fs.Int64Var(&o.warmup, "warmup-request-count", 0, "requests before the measurement, not measured")
+	o.bindLoad(fs)
 	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
 	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
 	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")
 	fs.Float64Var(&o.totalSeconds, "request-timeout-seconds", 600, "limit on a whole request in `seconds`; 0: none")
 
-	fs.Float64Var(&o.isl, "isl", 550, "synthetic prompts: mean input tokens")
-	fs.Float64Var(&o.islStddev, "isl-stddev", 0, "synthetic prompts: standard deviation of the input tokens")
-	fs.Float64Var(&o.osl, "osl", 0, "mean output tokens to ask for (default: no limit is sent)")
-	fs.Float64Var(&o.oslStddev, "osl-stddev", 0, "standard deviation of the output tokens")
-	fs.StringVar(&o.inputFile, "input-file", "", "prompts from a `file` instead of synthetic ones")
-	fs.StringVar(&o.datasetType, "custom-dataset-type", "", "format of the input file (default: by its content)")
-	fs.BoolVar(&o.skipBadLines, "skip-bad-lines", false, "leave unusable lines of the input file out instead of stopping")
-	fs.Uint64Var(&o.randomSeed, "random-seed", 0, "seed of prompts, lengths and arrivals")
-	fs.StringVar(&o.salt, "salt", "", "makes the prompts of this run differ from all others (default: a fresh one); give one to repeat a run")
+	o.bindWorkload(fs)
 
 	fs.StringVar(&o.goodput, "goodput", "", "objectives that make a request good, as `\"time_to_first_token:300 inter_token_latency:30\"`")
 	fs.StringVar(&o.artifactDir, "artifact-dir", "", "directory for the run (default: a new one in artifacts/)")
@@ -143,12 +143,7 @@ func (o *options) complete(fs *pflag.FlagSet, getenv func(string) string) {
 		// Enough to see the whole report in some ten seconds.
 		o.concurrency, o.requestCount, o.osl = 8, 80, 100
 	}
-	if o.requestRate > 0 && !fs.Changed("concurrency") {
-		o.concurrency = 0
-	}
-	if o.requestCount == 0 && o.duration == 0 {
-		o.requestCount = max(10, 2*int64(o.concurrency))
-	}
+	o.completeLoad(fs)
 }
 
 // validate reports every fault of the settings, before anything is sent.
@@ -158,51 +153,31 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	if t := openai.EndpointType(o.endpointType); t.Path() == "" {
 		bad("--endpoint-type %s: use chat or completions", o.endpointType)
 	}
-	if fs.Changed("concurrency") && o.concurrency < 1 {
-		bad("--concurrency %d: it must be at least 1", o.concurrency)
-	}
-	if fs.Changed("request-rate") && !(o.requestRate > 0 && !math.IsInf(o.requestRate, 1)) {
-		bad("--request-rate %v: it must be above 0", o.requestRate)
-	}
-	if p := arrival.Pattern(o.arrivalPattern); p != arrival.Constant && p != arrival.Poisson && p != arrival.Gamma {
-		bad("--arrival-pattern %s: use constant, poisson or gamma", o.arrivalPattern)
-	}
-	for _, name := range []string{"arrival-pattern", "arrival-smoothness"} {
-		if fs.Changed(name) && o.requestRate == 0 {
-			bad("--%s needs --request-rate", name)
-		}
-	}
-	if fs.Changed("request-count") && o.requestCount < 1 {
-		bad("--request-count %d: it must be at least 1", o.requestCount)
-	}
-	if fs.Changed("request-count") && fs.Changed("benchmark-duration") {
-		bad("--request-count and --benchmark-duration exclude each other")
-	}
-	if fs.Changed("benchmark-duration") && !(o.duration > 0) {
-		bad("--benchmark-duration %v: it must be above 0", o.duration)
-	}
-	for name, v := range map[string]float64{
-		"benchmark-grace-period": o.grace, "warmup-request-count": float64(o.warmup), "isl-stddev": o.islStddev, "osl-stddev": o.oslStddev,
-		"request-timeout-seconds": o.totalSeconds, "connect-timeout": o.connectTimeout.Seconds(), "first-byte-timeout": o.firstByteTimeout.Seconds(), "idle-timeout": o.idleTimeout.Seconds(), "osl": o.osl,
-	} {
-		if !(v >= 0 && !math.IsInf(v, 1)) {
-			bad("--%s must not be negative", name)
-		}
-	}
-	if !(o.isl >= 1) {
-		bad("--isl %v: a prompt has at least 1 token", o.isl)
-	}
+	errs = append(errs, o.validateLoad(fs), o.validateWorkload(fs), notNegative(map[string]float64{
+		"request-timeout-seconds": o.totalSeconds, "connect-timeout": o.connectTimeout.Seconds(),
+		"first-byte-timeout": o.firstByteTimeout.Seconds(), "idle-timeout": o.idleTimeout.Seconds(),
+	}))
 	if o.exportData != "records" && o.exportData != "raw" {
 		bad("--export-level %s: use records or raw", o.exportData)
 	}
 	if !slices.Contains([]string{"auto", "simple", "none", "dashboard"}, o.ui) {
 		bad("--ui %s: use auto, simple or none", o.ui)
 	}
-	if o.inputFile != "" && (fs.Changed("isl") || fs.Changed("isl-stddev")) {
-		bad("--isl is for synthetic prompts: the input file has its own")
+	if o.modelSelection != "round_robin" && o.modelSelection != "random" {
+		bad("--model-selection-strategy %s: use round_robin or random", o.modelSelection)
 	}
-	if o.datasetType != "" && o.inputFile == "" {
-		bad("--custom-dataset-type needs --input-file")
+	if n := len(o.modelWeights); n > 0 && n != len(o.models) {
+		bad("--model-weights: %d weights for %d models", n, len(o.models))
+	}
+	if o.dialect != "" {
+		if _, err := target.ByName(o.dialect); err != nil {
+			bad("--dialect: %w", err)
+		}
+	}
+	if o.gpuTelemetry != "" {
+		if u, err := url.Parse(o.gpuTelemetry); err != nil || u.Host == "" {
+			bad("--gpu-telemetry %s: give a URL", maskURL(o.gpuTelemetry))
+		}
 	}
 	if o.simulate && fs.Changed("url") {
 		bad("--simulate and --url exclude each other")
@@ -219,12 +194,22 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	if _, err := report.ParseGoodput(o.goodput, o.streaming); err != nil {
 		bad("--goodput: %w", err)
 	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
-// baseURL is the server's address with the path that its API hangs on,
-// without /v1; path is that of the endpoint.
+// notNegative reports the options whose value is below 0 or no number.
+func notNegative(values map[string]float64) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if v := values[name]; !(v >= 0 && !math.IsInf(v, 1)) {
+			errs = append(errs, fmt.Errorf("--%s %v: it must not be negative", name, v))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// endpointURL is the address that requests are posted to, whether the server,
+// its base URL with or without /v1, or the whole endpoint was given.
 func (o *options) endpointURL() (*url.URL, error) {
 	s := o.url
 	if !strings.Contains(s, "://") {
@@ -349,13 +334,6 @@ func jsonValue(s string) json.RawMessage {
 	}
 	b, _ := json.Marshal(s)
 	return b
-}
-
-// asksExactLength reports whether the extra fields make an answer as long as
-// its limit.
-func asksExactLength(extra map[string]json.RawMessage) bool {
-	_, minTokens := extra["min_tokens"]
-	return minTokens || bytes.Equal(extra["ignore_eos"], []byte("true"))
 }
 
 // maskURL takes user info and query values out of an address.

@@ -28,7 +28,7 @@ it went.`,
   tokmark report artifacts/run-1 --format json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := report.Load(record.Dir(args[0]))
+			s, err := report.Load(record.Dir(args[0]), report.Options{})
 			if errors.Is(err, record.ErrNoRun) {
 				return usage(err)
 			}

@@ -3,13 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/base32"
 	"errors"
 	"fmt"
-	"io"
-	"iter"
-	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,15 +19,11 @@ import (
 
 	"github.com/tokmark/tokmark/bench"
 	"github.com/tokmark/tokmark/bench/collect"
-	"github.com/tokmark/tokmark/bench/health"
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/bench/target"
 	"github.com/tokmark/tokmark/bench/transport"
 	"github.com/tokmark/tokmark/report"
-	"github.com/tokmark/tokmark/workloads"
-	"github.com/tokmark/tokmark/workloads/arrival"
-	"github.com/tokmark/tokmark/workloads/dataset"
-	"github.com/tokmark/tokmark/workloads/synthetic"
 )
 
 // recordsWaiting is how many finished records may wait for the collector: a
@@ -105,36 +97,33 @@ func runOnce(ctx context.Context, w *world, o *options, m *record.Manifest) erro
 	if err != nil {
 		return usage(err)
 	}
-	target := &target{endpoint: endpoint, header: header, insecure: o.insecure, connectTimeout: o.connectTimeout}
-	models, err := target.models(ctx)
+	before := &server{endpoint: endpoint, header: header, insecure: o.insecure, connectTimeout: o.connectTimeout}
+	models, err := before.models(ctx)
 	if err != nil {
 		return &exitError{code: exitFailed, err: mask(err, o.secrets())}
 	}
-	if o.model == "" {
-		if o.model, err = models.only(); err != nil {
+	if len(o.models) == 0 {
+		name, err := models.only()
+		if err != nil {
 			return usage(err)
 		}
+		o.models = []string{name}
 	}
-
-	source, err := o.source(m)
+	plan, err := o.plan(endpoint, header, m)
 	if err != nil {
 		return usage(err)
 	}
-	if closer, ok := source.(io.Closer); ok {
-		defer closer.Close()
+	known, err := o.settle(ctx, w, &plan, m)
+	if err != nil {
+		return err
 	}
-	plan, err := o.plan(endpoint, source, m)
+	asked, err := o.work(m, known)
 	if err != nil {
 		return usage(err)
 	}
-	plan.Header = header
-	if err := plan.Validate(); err != nil {
+	defer asked.close()
+	if err := o.putLoad(&plan, asked, m); err != nil {
 		return usage(err)
-	}
-	if o.concurrency > 0 {
-		if err := transport.CheckOpenFiles(o.concurrency); err != nil {
-			return usage(err)
-		}
 	}
 	fillManifest(m, o, endpoint)
 
@@ -153,14 +142,14 @@ func runOnce(ctx context.Context, w *world, o *options, m *record.Manifest) erro
 	if err := dir.WriteManifest(m); err != nil {
 		return errors.Join(usage(err), writer.Close())
 	}
-	if err := measure(ctx, w, o, plan, dir, writer, m); err != nil {
+	if err := measure(ctx, w, o, plan, known, dir, writer, m); err != nil {
 		return err
 	}
 	return finish(w, dir, m)
 }
 
 // measure carries out the plan and completes the manifest.
-func measure(ctx context.Context, w *world, o *options, plan bench.Plan, dir record.Dir, writer *record.Writer, m *record.Manifest) error {
+func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *settled, dir record.Dir, writer *record.Writer, m *record.Manifest) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	interrupt := make(chan struct{})
@@ -191,7 +180,11 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, dir rec
 		kept <- collector.Collect(records, writer, func(error) { cancel() })
 	}()
 	stopProgress := showProgress(w, o, &plan, collector)
-	stopSampling, err := sampleClient(dir, &plan, records)
+	gpu, err := gpuScraper(o.gpuTelemetry, func() record.Time { return record.Time(time.Since(m.Origin)) })
+	if err != nil {
+		return usage(err)
+	}
+	samples, err := startSampling(ctx, dir, &plan, records, known.metrics, gpu)
 	if err != nil {
 		return &exitError{code: exitFailed, err: err}
 	}
@@ -202,7 +195,8 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, dir rec
 	debug.SetGCPercent(percent)
 	debug.SetMemoryLimit(limit)
 
-	sampleErr := stopSampling()
+	var sampleErr error
+	m.Server, sampleErr = samples.end(ctx)
 	close(records)
 	keepErr := <-kept
 	stopProgress()
@@ -211,52 +205,21 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, dir rec
 	if err != nil || keepErr != nil {
 		m.Outcome = record.RunAborted
 	}
+	if after, _, err := known.conditions(context.WithoutCancel(ctx), o); o.preflight && err == nil {
+		for _, c := range target.Changes(m.Conditions, after) {
+			m.Changed = append(m.Changed, fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After))
+		}
+	}
 	if err := errors.Join(err, keepErr, sampleErr, writer.Close(), dir.WriteManifest(m)); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("run: %w", err), hint: "what was measured so far is in " + string(dir)}
 	}
 	return nil
 }
 
-// sampleClient keeps samples of this process until the returned function is
-// called, which returns the first error of writing them.
-func sampleClient(dir record.Dir, plan *bench.Plan, records <-chan *record.Record) (stop func() error, err error) {
-	file, err := dir.NewSampleWriter()
-	if err != nil {
-		return nil, err
-	}
-	done := make(chan struct{})
-	result := make(chan error, 1)
-	go func() {
-		monitor := health.NewMonitor()
-		tick := time.NewTicker(health.Every)
-		defer tick.Stop()
-		var failed error
-		for over := false; !over; {
-			select {
-			case <-tick.C:
-			case <-done:
-				over = true
-			}
-			v := monitor.Sample()
-			v[record.ClientWaiting], v[record.ClientWaitingRoom] = float64(len(records)), float64(cap(records))
-			v[record.ClientInFlight], v[record.ClientSent] = float64(plan.Gauge.InFlight.Load()), float64(plan.Gauge.Sent.Load())
-			v[record.ClientChunks] = float64(plan.Gauge.Chunks.Load())
-			if failed == nil {
-				failed = file.Write(record.Sample{At: record.Time(time.Since(plan.Origin)), From: record.FromClient, Values: v})
-			}
-		}
-		result <- errors.Join(failed, file.Close())
-	}()
-	return func() error {
-		close(done)
-		return <-result
-	}, nil
-}
-
 // finish writes the summaries, prints the report, and says how the run went
 // through the exit code.
 func finish(w *world, dir record.Dir, m *record.Manifest) error {
-	s, err := report.Load(dir)
+	s, err := report.Load(dir, report.Options{})
 	if err != nil {
 		return err
 	}
@@ -273,91 +236,8 @@ func finish(w *world, dir record.Dir, m *record.Manifest) error {
 	return verdictError(s)
 }
 
-// source makes the requests: from the input file if there is one.
-func (o *options) source(m *record.Manifest) (workloads.Source, error) {
-	made, err := synthetic.New(synthetic.Options{
-		Seed: o.randomSeed, Salt: o.freshSalt(),
-		Lengths:    []synthetic.Lengths{{Input: length(o.isl, o.islStddev), Output: length(o.osl, o.oslStddev)}},
-		Completion: openai.EndpointType(o.endpointType) == openai.Completions,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("synthetic prompts: %w", err)
-	}
-	m.Seed, m.Salt = o.randomSeed, o.salt
-	if o.inputFile == "" {
-		m.Workload = fmt.Sprintf("synthetic prompts of %g ± %g tokens", o.isl, o.islStddev)
-		m.WorkloadHash = made.Hash()
-		return made, nil
-	}
-	format, err := dataset.ParseFormat(o.datasetType)
-	if err != nil {
-		return nil, fmt.Errorf("--custom-dataset-type: %w", err)
-	}
-	data, err := dataset.Open(o.inputFile, dataset.Options{
-		Format: format, SkipBadLines: o.skipBadLines, Prompter: made, Seed: o.randomSeed,
-	})
-	if err != nil {
-		return nil, err
-	}
-	if m.WorkloadHash, err = data.Hash(); err != nil {
-		return nil, errors.Join(err, data.Close())
-	}
-	rep := data.Report()
-	m.Workload = fmt.Sprintf("%d entries of %s", rep.Usable, filepath.Base(o.inputFile))
-	m.Input = &record.Input{File: filepath.Base(o.inputFile), Format: string(data.Format()), Usable: rep.Usable, Reordered: rep.Reordered}
-	for _, s := range rep.Skipped {
-		m.Input.Skipped = append(m.Input.Skipped, record.SkippedLine{Line: s.Line, Reason: string(s.Reason), Detail: s.Detail})
-	}
-	if o.osl > 0 {
-		return &limited{Source: data, Closer: data, tokens: int(o.osl)}, nil
-	}
-	return data, nil
-}
-
-// limited sets the output limit of requests that have none of their own.
-type limited struct {
-	workloads.Source
-	io.Closer
-	tokens int
-}
-
-func (l *limited) At(i int) (workloads.Session, error) {
-	s, err := l.Source.At(i)
-	turns := make([]workloads.Request, len(s.Turns))
-	copy(turns, s.Turns)
-	for k := range turns {
-		if turns[k].OutputTokens == 0 {
-			turns[k].OutputTokens = l.tokens
-		}
-	}
-	s.Turns = turns
-	return s, err
-}
-
-// length is the distribution of a mean and a standard deviation; no mean: none.
-func length(mean, stddev float64) synthetic.Length {
-	switch {
-	case mean == 0:
-		return nil
-	case stddev == 0:
-		return synthetic.Fixed(int(math.Round(mean)))
-	default:
-		return synthetic.Normal{Mean: mean, Stddev: stddev}
-	}
-}
-
-// freshSalt draws the salt of this run, unless one was given.
-func (o *options) freshSalt() string {
-	if o.salt == "" {
-		var b [5]byte
-		_, _ = rand.Read(b[:]) // it never fails
-		o.salt = strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
-	}
-	return o.salt
-}
-
-// plan puts the settings together.
-func (o *options) plan(endpoint *url.URL, source workloads.Source, m *record.Manifest) (bench.Plan, error) {
+// plan is how requests are sent, without what they ask and when.
+func (o *options) plan(endpoint *url.URL, header http.Header, m *record.Manifest) (bench.Plan, error) {
 	extra, err := o.extra()
 	if err != nil {
 		return bench.Plan{}, err
@@ -366,46 +246,67 @@ func (o *options) plan(endpoint *url.URL, source workloads.Source, m *record.Man
 		return bench.Plan{}, err
 	}
 	p := bench.Plan{
-		URL: endpoint, Type: openai.EndpointType(o.endpointType), Secrets: o.secrets(),
-		Body: openai.BodyOptions{Model: o.model, Stream: o.streaming, IncludeUsage: o.usage, ContinuousUsage: o.perChunkUsage, Extra: extra},
+		URL: endpoint, Type: openai.EndpointType(o.endpointType), Header: header, Secrets: o.secrets(),
+		Body: openai.BodyOptions{Model: o.models[0], Stream: o.streaming, IncludeUsage: o.usage, ContinuousUsage: o.perChunkUsage, Extra: extra},
 		Transport: transport.Options{
 			ConnectTimeout: o.connectTimeout, FirstByteTimeout: o.firstByteTimeout, Insecure: o.insecure,
 		},
 		IdleTimeout: o.idleTimeout, TotalTimeout: seconds(o.totalSeconds),
-		Source: source, Concurrency: o.concurrency, Requests: o.requestCount,
-		Duration: seconds(o.duration), Grace: seconds(o.grace), Warmup: o.warmup,
-		KeepOutput: o.exportData == "raw", ExactOutput: asksExactLength(extra),
+		KeepOutput: o.exportData == "raw",
 	}
 	if o.legacyMax {
 		p.Body.MaxTokensField = "max_tokens"
 	}
-	schedule := func(seed uint64) (iter.Seq[time.Duration], error) {
-		return arrival.Plan{
-			Pattern: arrival.Pattern(o.arrivalPattern), Rate: arrival.Steady(o.requestRate),
-			Smoothness: o.arrivalSmoothness, Seed: seed,
-		}.Schedule()
-	}
-	if o.requestRate > 0 {
-		if p.Schedule, err = schedule(o.randomSeed); err != nil {
-			return p, err
-		}
-		if p.WarmupSchedule, err = schedule(o.randomSeed + 1); err != nil {
-			return p, err
-		}
-	}
 	return p, nil
 }
+
+// putLoad completes the plan with what is asked and when.
+func (o *options) putLoad(p *bench.Plan, asked *work, m *record.Manifest) error {
+	p.Source = asked
+	if err := o.apply(p, o.randomSeed, asked.offsets); err != nil {
+		return err
+	}
+	if asked.all > 0 && o.bounds == byDefault {
+		p.Requests, p.Sessions = 0, int64(asked.all) // all of the file, once
+	}
+	if m.Cache.Mode == record.CacheWarm {
+		n := p.Sessions
+		if n == 0 || p.Requests > 0 && p.Requests < n {
+			n = p.Requests
+		}
+		if length := int64(asked.Len()); n == 0 || length > 0 && length < n {
+			n = length
+		}
+		if n == 0 {
+			return errors.New("--cache warm: a run without a count needs --num-dataset-entries, so that all prompts can be sent before")
+		}
+		p.Warmup, p.WarmupRepeats, p.WarmupSchedule = n, true, nil
+	}
+	if m.Cache.Mode == record.CacheHitRate && p.Warmup == 0 {
+		// The shared prefixes have to be in the cache before they can hit.
+		p.Warmup = int64(warmPrefixes * o.cachePrefixes)
+	}
+	m.Load.Requests, m.Load.Warmup = p.Requests, p.Warmup
+	return p.Validate()
+}
+
+// warmPrefixes is how many warmup requests a shared prefix gets, so that each
+// is very likely used at least once.
+const warmPrefixes = 8
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 // fillManifest writes down what is known before the run.
 func fillManifest(m *record.Manifest, o *options, endpoint *url.URL) {
-	m.Target.URL, m.Target.Model = maskURL(endpoint.String()), o.model
+	m.Target.URL, m.Target.Model = maskURL(endpoint.String()), strings.Join(o.models, ", ")
 	m.Target.EndpointType, m.Target.Streaming = o.endpointType, o.streaming
-	m.Load = record.Load{
-		Concurrency: o.concurrency, Rate: o.requestRate, Requests: o.requestCount, Warmup: o.warmup, Duration: seconds(o.duration),
-	}
-	if o.requestRate > 0 {
+	m.Load.Concurrency, m.Load.Rate, m.Load.Duration = o.concurrency, o.requestRate, seconds(o.duration)
+	switch {
+	case o.users > 0:
+		m.Load.Users, m.Load.Rate = o.users, o.userRate
+	case len(o.rateStages) > 0:
+		m.Load.Arrival = o.arrivalPattern + ", " + strings.Join(o.rateStages, ",")
+	case o.requestRate > 0:
 		m.Load.Arrival = o.arrivalPattern
 	}
 	if o.duration > 0 {
@@ -431,7 +332,7 @@ func (o *options) runDir(m *record.Manifest) (record.Dir, error) {
 		}
 		return dir, err
 	}
-	name := fmt.Sprintf("%s-%s-%s", fileName(o.model), o.endpointType, loadName(m.Load))
+	name := fmt.Sprintf("%s-%s-%s", fileName(strings.Join(o.models, "_")), o.endpointType, loadName(m.Load))
 	stamp := time.Now().UTC().Format("20060102-150405")
 	for n := 1; ; n++ {
 		dir := record.Dir(filepath.Join("artifacts", stamp+"-"+name))

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -56,6 +58,9 @@ func loadScenario(path string, fs *pflag.FlagSet) error {
 func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[string]bool) error {
 	key := pair.Key.GetToken().Value
 	flag := fs.Lookup(key)
+	if key == "classes" { // the list of what --class gives one by one
+		flag = fs.Lookup("class")
+	}
 	if flag == nil || slices.Contains(notInScenario, flag.Name) {
 		if key == "api-key" {
 			return errors.New("a key does not belong in a file: use $OPENAI_API_KEY")
@@ -165,15 +170,29 @@ func effective(fs *pflag.FlagSet, o *options) map[string]json.RawMessage {
 	return out
 }
 
-// scenarioYAML writes the effective configuration as a scenario file.
-func scenarioYAML(config map[string]json.RawMessage) ([]byte, error) {
-	m := make(map[string]any, len(config))
-	for k, raw := range config {
+// scenarioYAML writes the effective configuration as a scenario file. What was
+// not asked for stands in comments, so that reading the file again means the
+// same; so do headers, whose values are left out.
+func scenarioYAML(config map[string]json.RawMessage, fs *pflag.FlagSet) ([]byte, error) {
+	var out bytes.Buffer
+	for _, name := range slices.Sorted(maps.Keys(config)) {
 		var v any
-		if err := json.Unmarshal(raw, &v); err != nil {
+		var whole uint64 // as a float64 a large count would come out as 1e+06
+		if json.Unmarshal(config[name], &whole) == nil {
+			v = whole
+		} else if err := json.Unmarshal(config[name], &v); err != nil {
 			return nil, err
 		}
-		m[k] = v
+		text, err := yaml.Marshal(map[string]any{name: v})
+		if err != nil {
+			return nil, err
+		}
+		for line := range bytes.Lines(text) {
+			if !fs.Changed(name) || name == "header" {
+				out.WriteString("# ")
+			}
+			out.Write(line)
+		}
 	}
-	return yaml.Marshal(m)
+	return out.Bytes(), nil
 }

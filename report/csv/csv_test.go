@@ -37,7 +37,7 @@ func render(t testing.TB, model string, recs ...*record.Record) string {
 		Load:   record.Load{Concurrency: 1}, Origin: time.Unix(1_700_000_000, 0),
 		MeasureStart: record.Unset, MeasureEnd: record.Unset,
 	}
-	s, err := report.Summarize(m, sequence(recs))
+	s, err := report.Summarize(m, sequence(recs), nil, report.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

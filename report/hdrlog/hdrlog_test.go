@@ -35,7 +35,7 @@ func TestWrite(t *testing.T) {
 		}
 	}
 	write := func() string {
-		s, err := report.Summarize(m, records)
+		s, err := report.Summarize(m, records, nil, report.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestWrite(t *testing.T) {
 }
 
 func TestRunWithoutValuesHasALog(t *testing.T) {
-	s, err := report.Summarize(&record.Manifest{MeasureStart: record.Unset, MeasureEnd: record.Unset}, func(func(*record.Record, error) bool) {})
+	s, err := report.Summarize(&record.Manifest{MeasureStart: record.Unset, MeasureEnd: record.Unset}, func(func(*record.Record, error) bool) {}, nil, report.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

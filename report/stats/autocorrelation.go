@@ -9,7 +9,6 @@ import (
 // mean as the series, which is in the order of time, does. It is at most the
 // number of values; 0 if there is none.
 func Effective(series []float64) float64 {
-	asIs := func(r float64) float64 { return r }
 	return float64(len(series)) / max(1, dependenceOf(series).time(asIs))
 }
 
@@ -31,21 +30,20 @@ type autoregression struct {
 	weight float64
 }
 
-// dependenceOf returns no models for values that are all alike.
+// dependenceOf returns no models for very few values or such as are all alike.
 func dependenceOf(series []float64) dependence {
 	n := len(series)
-	if n < 2 {
+	if n < minEffective { // too few to tell
 		return dependence{}
 	}
 	c := autocovariances(series, min(int(10*math.Log10(float64(n))), n/10))
-	if !(c[0] > 0) {
+	if !(c[0] > 0) || math.IsInf(c[0], 1) {
 		return dependence{}
 	}
 	d := fit(c, n)
 	// Around their own mean the values look less alike than they are: every
 	// autocovariance is low by the variance of the mean. One round puts back
 	// most of it.
-	asIs := func(r float64) float64 { return r }
 	lost := c[0] * max(0, d.time(asIs)) / float64(n)
 	for k := range c {
 		c[k] += lost
@@ -131,13 +129,13 @@ func (d dependence) time(of func(r float64) float64) float64 {
 			continue
 		}
 		r = append(r[:0], d.start[:k+1]...)
-		for small := 0; small < k && len(r) < d.lags; small++ {
+		for faded := 0; faded < k && len(r) < d.lags; faded++ {
 			var next float64
 			for j, f := range m.phi {
 				next += f * r[len(r)-1-j]
 			}
-			if r = append(r, next); math.Abs(next) > 1e-4 {
-				small = -1
+			if r = append(r, next); math.Abs(next) > small {
+				faded = -1
 			}
 		}
 		for _, v := range r[1:] {
@@ -146,6 +144,9 @@ func (d dependence) time(of func(r float64) float64) float64 {
 	}
 	return min(t, float64(d.lags))
 }
+
+// asIs is what counts for a mean: the autocorrelation of the values themselves.
+func asIs(r float64) float64 { return r }
 
 func meanOf(values []float64) float64 {
 	var sum float64

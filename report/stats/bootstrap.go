@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,25 +26,43 @@ func PercentileMeasure(p float64) Measure { return Measure{percent: p, percentil
 // them, as the requests of one run do. The zero value is ready for use.
 //
 // The series is wrapped into a circle and resampled in blocks of neighbours, so
-// that what neighbours share stays in the resample; the interval lies between
-// the percentiles of the figure over the resamples. Two rules make it hold its
-// level, which the plain method does not (at an AR(1) correlation of 0.8 and
-// 500 values, intervals at 0.95 held the mean in 0.89 of cases):
+// that what neighbours share stays in the resample. For the mean, the interval
+// lies between the percentiles of the resamples' means. For a percentile,
+// resampled is the share of values below it, and the interval lies between the
+// values at the percentiles of that share: for independent values this is
+// PercentileInterval.
+//
+// Three rules make it hold its level, which the plain method does not: of 2000
+// made series of 500 log-normal values with AR(1) correlation 0.8, it held the
+// mean at 0.95 in 0.82 of cases with blocks of n^(1/3), and 0.90 with the first
+// rule only.
 //
 //   - The block length is Politis and White's for an AR(1) series that has the
 //     same autocorrelation time t: (1.5 n)^(1/3) * ((t*t-1) / 2t)^(2/3),
-//     rounded up; 1 for independent values. t comes from an autoregression
+//     rounded up; 1 for independent values. t comes from autoregressions
 //     fitted to the values, or, for a percentile, to whether each lies above
 //     it: that, not the size of the values, is what a percentile depends on.
 //   - Blocks cut dependence at their ends, so resamples vary too little. Each is
-//     made shorter than the series by as much as the fitted autoregression says
+//     made shorter than the series by as much as the fitted autoregressions say
 //     that they do, and by (t-quantile / normal quantile)^2 with n/(1+2t)
 //     degrees of freedom because that too is an estimate.
+//   - Of the values above a high percentile there are too few to tell their
+//     dependence, and the estimate is mostly too low. It is held to be at least
+//     what it would be if the dependence of all values, through their ranks,
+//     were a Gaussian one.
 //
-// Given the same values and Seed, the result is the same on every machine. It
-// is safe for concurrent use.
+// With them, 4000 made series of 500 values gave 0.954 to 0.967 for independent
+// values (exponential and log-normal; mean, p50, p90, ratio of p50), and 0.941
+// (the mean at 0.8) to 0.963 for AR(1) of 0.5 and 0.8. A weaker memory that
+// lasts longer than a fit to 500 values shows, AR(1) of 0.9 under as much white
+// noise, leaves 0.91 for the mean and 0.92 for p50; 0.93 and 0.95 at 2000.
+//
+// The same values and Seed give the same result, but for last bits that
+// processors round differently. The time it takes grows with Resamples times
+// values / Block: 6 to 170 ms for the ratio of 2 x 5000. It is safe for
+// concurrent use.
 type Bootstrap struct {
-	// Resamples is their number; 0: 1000.
+	// Resamples is their number; 0: 1000. Few make the ends jump about.
 	Resamples int
 	// Level is the confidence; 0: 0.95.
 	Level float64
@@ -77,10 +96,10 @@ type Ratio struct {
 const minEffective = 10
 
 // Estimate returns the measure of a series that is in the order of time. It
-// returns false if there is no interval: fewer than 10 effective values, or
-// fewer than an order-statistic interval of the percentile would need (NeedFor);
-// a value that is not finite; a measure or level out of range. Count and
-// Effective are set even then, if they are known.
+// returns false if there is no interval: fewer than 10 effective values; too few
+// of them for one end to lie within the sample (NeedFor tells how many that
+// takes); a value that is not finite; a measure or level out of range. Value,
+// Count, Effective and Block are set even then, as far as they are known.
 func (b Bootstrap) Estimate(series []float64, m Measure) (Estimate, bool) {
 	e, draws := b.draw(series, m, 0)
 	if draws == nil {
@@ -126,15 +145,13 @@ func (b Bootstrap) level() float64 {
 func (b Bootstrap) between(draws []float64) Interval {
 	slices.Sort(draws)
 	tail := (1 - b.level()) / 2
-	// The figure of the truth is as likely to fall into each of the n+1 gaps.
-	at := func(q float64) float64 {
-		return interpolate(q*float64(len(draws)+1)-1, func(i int) float64 { return draws[min(max(i, 0), len(draws)-1)] })
-	}
+	// The truth is as likely to fall into each of the n+1 gaps.
+	at := func(q float64) float64 { return interpolate(draws, q*float64(len(draws)+1)-1) }
 	return Interval{Low: at(tail), High: at(1 - tail), Level: b.level()}
 }
 
-// draw returns the estimate without its interval and the measure of every
-// resample, or no draws if there cannot be an interval.
+// draw returns the estimate without its interval, and where the true measure
+// may lie, once for each resample; no draws if there cannot be an interval.
 func (b Bootstrap) draw(series []float64, m Measure, stream uint64) (Estimate, []float64) {
 	n := len(series)
 	e := Estimate{Count: n}
@@ -142,30 +159,43 @@ func (b Bootstrap) draw(series []float64, m Measure, stream uint64) (Estimate, [
 	if m.percentile {
 		p = m.percent
 	}
-	need, ok := NeedFor(p, b.level())
-	if !ok || n < minEffective || n > math.MaxInt32 || slices.ContainsFunc(series, notFinite) {
+	if !inRange(p, b.level()) || n < minEffective || slices.ContainsFunc(series, notFinite) {
 		return e, nil
 	}
 	s := newResampler(series, m)
+	if notFinite(s.variance()) { // sums overflow
+		return e, nil
+	}
 	e.Value = s.value
 	t := s.time()
 	e.Effective = float64(n) / t
 	e.Block = min(blockLength(n, t), n/2)
-	if e.Effective < minEffective || m.percentile && e.Effective < float64(need.Interval) {
+	if e.Effective < minEffective {
 		return e, nil
 	}
 
+	tail := (1 - b.level()) / 2
 	length := float64(n)
-	if v := blockVariance(s.influence, e.Block); v > 0 {
-		tail := (1 - b.level()) / 2
+	if v := s.blockVariance(e.Block); v > 0 {
 		freedom := max(3, float64(n)/(1+2*t))
 		wider := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: freedom}.Quantile(tail) / distuv.UnitNormal.Quantile(tail)
-		length /= max(1, t*s.variance/v) * wider * wider
+		length /= max(1, t*s.variance()/v) * wider * wider
 	}
 	draws := make([]float64, b.resamples())
 	rng := rand.New(rand.NewPCG(b.Seed, stream))
+	var below, above int // how many lie outside the sample
 	for i := range draws {
-		draws[i] = s.resample(rng, e.Block, max(2, int(math.Round(length))))
+		var side int
+		draws[i], side = s.resample(rng, e.Block, max(2, int(math.Round(length))))
+		switch {
+		case side < 0:
+			below++
+		case side > 0:
+			above++
+		}
+	}
+	if float64(max(below, above)) > tail*float64(len(draws)) {
+		return e, nil
 	}
 	return e, draws
 }
@@ -184,140 +214,119 @@ func blockLength(n int, t float64) int {
 	return max(1, int(math.Ceil(math.Cbrt(1.5*float64(n))*math.Pow((t*t-1)/(2*t), 2.0/3))))
 }
 
-// blockVariance is n times the variance of the mean over resamples of the
-// series in blocks.
-func blockVariance(series []float64, block int) float64 {
-	n := len(series)
-	mean := meanOf(series)
-	var sum, squares float64
-	for _, v := range series[:block] {
-		sum += v - mean
-	}
-	for i := range n {
-		squares += sum * sum
-		sum += series[(i+block)%n] - series[i]
-	}
-	return squares / float64(n) / float64(block)
-}
-
-// resampler computes a measure of resamples. A resample is never sorted: it
-// counts how often each rank of the series is in it.
+// resampler makes resamples of one series for one measure.
 type resampler struct {
 	m     Measure
 	value float64
-	// influence is what each value adds to the measure, up to a factor.
+	// influence is what each value adds to the measure: the value, or whether
+	// it lies below the percentile; less the mean of that.
 	influence []float64
-	variance  float64   // of influence
-	sorted    []float64 // for percentiles
-	rank      []int32   // of series[i mod n], for i below 2n
-	count     []int32
-	prefix    []float64 // for the mean: sum of the first i of twice the series
+	prefix    []float64 // sums of the first i of influence, twice around
+	sorted    []float64
+	scores    []float64 // for percentiles: the normal scores of the ranks
 }
 
 func newResampler(series []float64, m Measure) *resampler {
 	n := len(series)
-	s := &resampler{m: m}
-	if !m.percentile {
+	s := &resampler{m: m, influence: make([]float64, n), prefix: make([]float64, 2*n+1)}
+	if m.percentile {
+		s.rank(series)
+	} else {
 		s.value = meanOf(series)
-		s.influence, s.variance = series, varianceOf(series)
-		s.prefix = make([]float64, 2*n+1)
-		for i := range 2 * n {
-			s.prefix[i+1] = s.prefix[i] + (series[i%n] - s.value)
-		}
-		return s
+		copy(s.influence, series)
 	}
-	order := make([]int32, n)
-	for i := range order {
-		order[i] = int32(i)
+	mean := meanOf(s.influence)
+	for i := range s.influence {
+		s.influence[i] -= mean
 	}
-	slices.SortFunc(order, func(a, b int32) int {
-		switch {
-		case series[a] < series[b]:
-			return -1
-		case series[a] > series[b]:
-			return 1
-		}
-		return int(a - b)
-	})
-	s.sorted = make([]float64, n)
-	s.rank = make([]int32, 2*n)
-	s.count = make([]int32, n)
-	for r, i := range order {
-		s.sorted[r] = series[i]
-		s.rank[i], s.rank[int(i)+n] = int32(r), int32(r)
+	for i := range 2 * n {
+		s.prefix[i+1] = s.prefix[i] + s.influence[i%n]
 	}
-	s.value = interpolate(m.percent/100*float64(n-1), func(i int) float64 { return s.sorted[min(i, n-1)] })
-	s.influence = make([]float64, n)
-	for i, v := range series {
-		if v > s.value {
-			s.influence[i] = 1
-		}
-	}
-	s.variance = varianceOf(s.influence)
 	return s
 }
 
-// resample draws blocks until there are length values, cuts the last one, and
-// returns the measure.
-func (s *resampler) resample(rng *rand.Rand, block, length int) float64 {
-	n := len(s.influence)
-	if !s.m.percentile {
-		var sum float64
-		for left := length; left > 0; left -= block {
-			from := rng.IntN(n)
-			sum += s.prefix[from+min(block, left)] - s.prefix[from]
-		}
-		return s.value + sum/float64(length)
+// rank sets what percentiles need.
+func (s *resampler) rank(series []float64) {
+	n := len(series)
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
 	}
-	clear(s.count)
-	for left := length; left > 0; left -= block {
-		from := rng.IntN(n)
-		for _, r := range s.rank[from : from+min(block, left)] {
-			s.count[r]++
-		}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(series[a], series[b]) })
+	s.sorted = make([]float64, n)
+	for rank, i := range order {
+		s.sorted[rank] = series[i]
 	}
-	rank := s.m.percent / 100 * float64(length-1)
-	below, i := s.count[0], 0 // values up to sorted[i]
-	for float64(below) <= math.Floor(rank) {
-		i++
-		below += s.count[i]
-	}
-	v, f := s.sorted[i], rank-math.Floor(rank)
-	if f == 0 || float64(below) > math.Floor(rank)+1 {
-		return v
-	}
-	for i++; s.count[i] == 0; i++ {
-	}
-	return v + f*(s.sorted[i]-v)
-}
-
-// time is the autocorrelation time, at least 1, that tells how well the measure
-// is known. For a percentile, it is that of which values lie above it. Where
-// those are few, their measured dependence is noise, and mostly too low; so
-// it is held to be at least what it would be if the dependence of all values,
-// through their ranks, were a Gaussian one.
-func (s *resampler) time() float64 {
-	t := max(1, dependenceOf(s.influence).time(func(r float64) float64 { return r }))
-	if !s.m.percentile {
-		return t
-	}
-	n := len(s.influence)
-	scores := make([]float64, n)
-	of := make([]float64, n) // the score of each rank; equal values share one
+	s.value = interpolate(s.sorted, s.m.percent/100*float64(n-1))
+	s.scores = make([]float64, n)
 	for from := 0; from < n; {
 		to := from + 1
 		for to < n && s.sorted[to] == s.sorted[from] {
 			to++
 		}
+		// Equal values share one score, and as much of them lies below the
+		// percentile as makes it the percentile.
 		score := distuv.UnitNormal.Quantile(float64(from+to) / 2 / float64(n))
+		var below float64
+		switch v := s.sorted[from]; {
+		case v < s.value:
+			below = 1
+		case v == s.value:
+			below = min(max((s.m.percent/100*float64(n)-float64(from))/float64(to-from), 0), 1)
+		}
 		for ; from < to; from++ {
-			of[from] = score
+			s.scores[order[from]], s.influence[order[from]] = score, below
 		}
 	}
-	for i := range scores {
-		scores[i] = of[s.rank[i]]
+}
+
+// resample draws blocks until there are length values, cuts the last one, and
+// returns where they say that the true measure may lie. For a percentile that
+// is between two neighbours of the sample, or it may be outside: side is then
+// -1 or 1 and the value the first or the last.
+func (s *resampler) resample(rng *rand.Rand, block, length int) (v float64, side int) {
+	n := len(s.influence)
+	var sum float64
+	for left := length; left > 0; left -= block {
+		from := rng.IntN(n)
+		sum += s.prefix[from+min(block, left)] - s.prefix[from]
 	}
-	return max(t, dependenceOf(scores).time(exceedance(s.m.percent)))
+	if !s.m.percentile {
+		return s.value + sum/float64(length), 0
+	}
+	below := s.m.percent/100*float64(length) + sum
+	rank := (below+rng.Float64())*float64(n+1)/float64(length+1) - 1
+	const half = 0.5 // below is whole only up to what centring took
+	switch {
+	case below < half:
+		side = -1
+	case below > float64(length)-half:
+		side = 1
+	}
+	return interpolate(s.sorted, rank), side
+}
+
+// variance is that of influence.
+func (s *resampler) variance() float64 { return s.blockVariance(1) }
+
+// blockVariance is n times the variance of the mean over resamples in blocks.
+func (s *resampler) blockVariance(block int) float64 {
+	var squares float64
+	for i := range s.influence {
+		sum := s.prefix[i+block] - s.prefix[i]
+		squares += sum * sum
+	}
+	return squares / float64(len(s.influence)) / float64(block)
+}
+
+// time is the autocorrelation time that tells how well the measure is known,
+// at least 1.
+func (s *resampler) time() float64 {
+	t := max(1, dependenceOf(s.influence).time(asIs))
+	if s.m.percentile {
+		t = max(t, dependenceOf(s.scores).time(exceedance(s.m.percent)))
+	}
+	return t
 }
 
 // exceedance returns the function that makes, of the correlation r of two
@@ -327,30 +336,32 @@ func exceedance(p float64) func(r float64) float64 {
 	const steps = 512 // over asin(r) from -pi/2 to pi/2; even
 	q := distuv.UnitNormal.Quantile(p / 100)
 	share := p / 100 * (1 - p/100)
-	density := func(i int) float64 {
-		angle := math.Pi * (float64(i)/steps - 0.5)
-		return math.Exp(-q*q/(1+math.Sin(angle))) / (2 * math.Pi * share)
+	const h = math.Pi / steps
+	// in is the part of the integral in the middle of step i: at -1 itself there
+	// is no density.
+	in := func(i int) float64 {
+		angle := math.Pi*(float64(i)+0.5)/steps - math.Pi/2
+		return h * math.Exp(-q*q/(1+math.Sin(angle))) / (2 * math.Pi * share)
 	}
 	var table [steps + 1]float64
-	const h = math.Pi / steps
 	for i := steps / 2; i < steps; i++ {
-		table[i+1] = table[i] + h*(density(i)+density(i+1))/2
+		table[i+1] = table[i] + in(i)
 	}
-	for i := steps / 2; i > 1; i-- {
-		table[i-1] = table[i] - h*(density(i)+density(i-1))/2
+	for i := steps / 2; i > 0; i-- {
+		table[i-1] = table[i] - in(i-1)
 	}
-	table[0] = table[1]
 	return func(r float64) float64 {
 		at := (math.Asin(min(max(r, -1), 1))/math.Pi + 0.5) * steps
-		return interpolate(at, func(i int) float64 { return table[min(i, steps)] })
+		return interpolate(table[:], at)
 	}
 }
 
-func varianceOf(values []float64) float64 { return autocovariances(values, 0)[0] }
-
-// interpolate returns the value at a rank between two whole ones.
-func interpolate(rank float64, at func(int) float64) float64 {
-	whole := math.Floor(rank)
-	v := at(int(whole))
-	return v + (rank-whole)*(at(int(whole)+1)-v)
+// interpolate returns the value at a rank, from 0, between two whole ones; the
+// first or last where it lies beyond.
+func interpolate(sorted []float64, rank float64) float64 {
+	last := len(sorted) - 1
+	rank = min(max(rank, 0), float64(last))
+	i := min(int(rank), last)
+	v := sorted[i]
+	return v + (rank-float64(i))*(sorted[min(i+1, last)]-v)
 }

@@ -36,7 +36,13 @@ func Write(w io.Writer, s *report.Summary) error {
 	p.head(s)
 	p.distributions(s)
 	p.totals(s)
+	p.intervals(s)
+	p.window(s)
+	p.groups(s)
 	p.load(s)
+	p.lengths(s)
+	p.cache(s)
+	p.client(s)
 	p.outcomes(s)
 	p.warnings(s)
 	p.verdict(s)
@@ -71,6 +77,14 @@ func (p *page) head(s *report.Summary) {
 	if m.Target.Simulated {
 		model += " (simulated by tokmark)"
 	}
+	verdict := string(s.Verdict.Level)
+	switch n := len(s.Verdict.Reasons); {
+	case n == 1:
+		verdict += ": " + clean(s.Verdict.Reasons[0], 400)
+	case n > 1:
+		verdict += fmt.Sprintf(" for %d reasons, the first: %s", n, clean(s.Verdict.Reasons[0], 400))
+	}
+	p.item("verdict", key, verdict)
 	p.item("model", key, model)
 	p.item("server", key, clean(m.Target.URL, 200))
 	answers := "whole answers"
@@ -171,11 +185,14 @@ func hidden(m report.Metric) bool {
 }
 
 // repeats reports whether a row would only say what another one says: the
-// first answer token where nothing else comes before it, no reasoning at all.
+// first answer token where nothing else comes before it, no reasoning at all,
+// uncached tokens where none is cached.
 func repeats(s *report.Summary, r report.Result) bool {
 	switch r.Tag {
 	case "reasoning_token_count":
 		return r.Statistic.Max == 0
+	case "ttft_per_uncached_token":
+		return s.Cache == nil || s.Cache.HitRate == nil || *s.Cache.HitRate == 0
 	case "time_to_first_output_token":
 		ttft, ok := s.Metric("time_to_first_token")
 		return ok && ttft.Statistic != nil && ttft.Statistic.Sum == r.Statistic.Sum && ttft.Statistic.Count == r.Statistic.Count
@@ -265,7 +282,7 @@ func (p *page) totals(s *report.Summary) {
 
 func (p *page) load(s *report.Summary) {
 	p.title("LOAD, ASKED AND ACHIEVED")
-	const key = 12
+	const key = blockKey
 	l := s.Load
 	if l.Asked.Rate > 0 || l.ScheduledRate != nil && l.OpenLoop {
 		text := "asked " + orUnknown(positive(l.Asked.Rate)) + ", scheduled " + orUnknown(l.ScheduledRate) +
@@ -276,7 +293,11 @@ func (p *page) load(s *report.Summary) {
 	if l.Asked.Concurrency > 0 {
 		cap = strconv.Itoa(l.Asked.Concurrency)
 	}
-	p.item("in flight", key, "asked "+cap+", most "+orUnknown(positive(float64(l.MaxInFlight)))+", mean "+orUnknown(l.MeanInFlight))
+	inFlight := "asked " + cap + ", most " + orUnknown(positive(float64(l.MaxInFlight))) + ", mean " + orUnknown(l.MeanInFlight)
+	if steady := s.Client.InFlight; steady != nil {
+		inFlight += ", without ramp and tail " + figure(*steady)
+	}
+	p.item("in flight", key, inFlight)
 	text := fmt.Sprintf("%d sent, %d valid", l.Sent, s.Counts.Valid)
 	for _, c := range []struct {
 		n    int64

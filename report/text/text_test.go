@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +35,9 @@ func sequence(recs []*record.Record) iter.Seq2[*record.Record, error] {
 	}
 }
 
-func render(t testing.TB, m *record.Manifest, recs []*record.Record) string {
+func render(t testing.TB, m *record.Manifest, recs []*record.Record, samples ...record.Sample) string {
 	t.Helper()
-	s, err := report.Summarize(m, sequence(recs))
+	s, err := report.Summarize(m, sequence(recs), samples, report.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,34 +99,95 @@ func many(n int) []*record.Record {
 	return recs
 }
 
+// conversations are turns of two classes and models, at a rate that a busy
+// client did not quite hold: everything that a report can speak of.
+func conversations() []*record.Record {
+	var recs []*record.Record
+	for i := range 240 {
+		jitter := record.Time(i*7919%1000) * 20_000
+		start := record.Time(i) * 50 * msec
+		gap := 7*msec + jitter/100
+		if i < 40 { // a slow start
+			gap *= 3
+		}
+		r := stream(int64(i), start, 40*msec+jitter, gap, 32)
+		r.Due = start - record.Time(i%7)*msec
+		r.Session, r.Turn = strconv.Itoa(i/4), i%4
+		r.Class, r.Model = "chat", "demo-8b"
+		if i%3 == 0 {
+			r.Class, r.Model = "a class with a rather long name, of summaries", "demo-70b"
+		}
+		r.AskedInput, r.OwnInput, r.AskedOutput = 480, 484, 32
+		r.Tokens.Cached = record.Count(128 * (i % 4))
+		if r.Turn == 0 {
+			r.ExpectedCached, r.Tokens.Cached = 96, 112
+		}
+		for k := range r.Chunks {
+			r.Chunks[k].Lag = uint32(30_000 + k*1000)
+			if k%8 == 7 {
+				r.Chunks[k].Kind |= record.SameRead
+			}
+			if i%5 == 0 && k%4 == 3 {
+				r.Chunks[k].Lag = 12_000_000
+				r.Chunks[k].Kind |= record.SameRead
+			}
+		}
+		recs = append(recs, r)
+	}
+	return recs
+}
+
+func clientSamples() []record.Sample {
+	var samples []record.Sample
+	for i := range 50 {
+		samples = append(samples, record.Sample{At: record.Time(i+1) * 250 * msec, From: record.FromClient, Values: map[string]float64{
+			record.ClientCPU: 1.9, record.ClientMachineCPU: 0.97, record.ClientSchedP99: 0.0007, record.ClientSchedMax: 0.0131,
+			record.ClientGCPauseMax: 0.00021, record.ClientGoroutines: 20, record.ClientWaiting: 9000, record.ClientWaitingRoom: 16384,
+			record.ClientOpenFiles: 960,
+		}})
+	}
+	return samples
+}
+
 func TestGolden(t *testing.T) {
 	tests := []struct {
-		name string
-		m    func(*record.Manifest)
-		recs []*record.Record
+		name    string
+		m       func(*record.Manifest)
+		recs    []*record.Record
+		samples []record.Sample
 	}{
-		{"closed", func(m *record.Manifest) {}, many(200)},
+		{"closed", func(m *record.Manifest) {}, many(200), nil},
 		{"open", func(m *record.Manifest) {
 			m.Load = record.Load{Rate: 10, Concurrency: 4, Arrival: "poisson", Duration: 20 * time.Second, Grace: 5 * time.Second}
 			m.Goodput = map[string]float64{"time_to_first_token": 45, "inter_token_latency": 10}
 			m.Target.Simulated = true
-		}, append(many(150), failure(200, record.RateLimited, 429, "slow down"), failure(201, record.ServerError, 503, "CUDA out of memory"))},
-		{"one", func(m *record.Manifest) {}, many(1)},
+		}, append(many(150), failure(200, record.RateLimited, 429, "slow down"), failure(201, record.ServerError, 503, "CUDA out of memory")), nil},
+		{"one", func(m *record.Manifest) {}, many(1), nil},
 		{"failed", func(m *record.Manifest) {}, []*record.Record{
 			failure(0, record.ServerError, 500, "CUDA out of memory"), failure(1, record.ServerError, 500, "CUDA out of memory"),
-		}},
-		{"empty", func(m *record.Manifest) { m.Outcome = record.RunRunning }, nil},
+		}, nil},
+		{"empty", func(m *record.Manifest) { m.Outcome = record.RunRunning }, nil, nil},
 		{"hostile", func(m *record.Manifest) {
 			m.ID = "x\x1b[31m"
 			m.Target.Model = "acme/\"fast, cheap\"\nv2;<script>\x1b]0;owned\x07/../=1+1 " + strings.Repeat("very-long-name-", 20) + "终"
 			m.Dropped = []record.DroppedField{{Field: "stream_options", Reason: strings.Repeat("语言模型", 60)}}
-		}, append(many(3), failure(9, record.ClientError, 400, "=HYPERLINK(\"http://x.invalid\")\r\nline two \u202egnp.exe \x1b[2J"+strings.Repeat("w", 500)))},
+		}, append(many(3), failure(9, record.ClientError, 400, "=HYPERLINK(\"http://x.invalid\")\r\nline two \u202egnp.exe \x1b[2J"+strings.Repeat("w", 500))), nil},
+		{"full", func(m *record.Manifest) {
+			m.Load = record.Load{Rate: 20, Arrival: "constant", Requests: 240}
+			m.Stamps, m.Tokenizer = record.StampsKernel, "demo"
+			m.Host = record.Host{Procs: 2, NoFile: 1024}
+			m.Cache = record.Cache{Mode: record.CacheHitRate, HitRate: 0.2, Block: 16}
+			m.Calibration = &record.Calibration{TokensPerWord: 1.3, Template: 20}
+			m.Goodput = map[string]float64{"inter_token_latency": 10}
+			m.Classes = []record.Class{{Name: "chat", Goodput: map[string]float64{"inter_token_latency": 5}}}
+			m.ClockSteps = 1
+		}, conversations(), clientSamples()},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := manifest()
 			tt.m(m)
-			got := render(t, m, tt.recs)
+			got := render(t, m, tt.recs, tt.samples...)
 			checkFit(t, got)
 			file := filepath.Join("testdata", tt.name+".txt")
 			if *update {
@@ -163,15 +225,23 @@ func checkFit(t testing.TB, s string) {
 func TestAnyFigureFits(t *testing.T) {
 	for _, gap := range []record.Time{1, 700, 1e6, 123_456_789, 99_999_000_000, 3_000_000_000_000} {
 		var recs []*record.Record
-		for i := range 30 {
+		for i := range 130 {
 			r := stream(int64(i), record.Time(i)*13_577, gap*12345, gap+record.Time(i), 9)
 			r.Tokens.Input = 1_234_567
+			r.Tokens.Cached = record.Count(9 * i)
+			r.AskedInput, r.OwnInput, r.AskedOutput = 1, 3, 123_456_789
+			r.Turn, r.Class = i%2, strings.Repeat("wide终", 1+i%40)
+			r.Chunks[3].Lag = uint32(i) * 30_000_000
 			r.Due = 0
 			recs = append(recs, r)
 		}
 		m := manifest()
 		m.Load = record.Load{Rate: 0.001}
+		m.Stamps = record.StampsKernel
+		m.Cache = record.Cache{Mode: strings.Repeat("cold", 30)}
 		checkFit(t, render(t, m, recs))
+		m.Load = record.Load{Concurrency: 3}
+		checkFit(t, render(t, m, recs, clientSamples()...))
 	}
 }
 

@@ -58,17 +58,21 @@ type Options struct {
 	// --user-context-prompt-length).
 	ContextTokens int
 
-	// HitRate is the share of the input length of first turns that a server
-	// with a prefix cache should find there, in [0, 1); 0: every prompt is new
-	// from its first block on. It is met on average, in whole blocks of Block
-	// tokens (0: 16), taken from HitPrefixes (0: 1) shared texts. The last
-	// token of a prompt is never a hit, so prompts of few blocks cannot reach
-	// a high rate. The first use of a shared text is a miss: let a warmup use
-	// them. Tokens of a chat template in front shift the blocks, which costs
-	// less than one block a request.
+	// HitRate is the share of the input length of first turns, Template
+	// included, that a server with a prefix cache should find there, in
+	// [0, 1); 0: every prompt is new from its first block on. It is met on
+	// average, in whole blocks of Block tokens (0: 16), taken from HitPrefixes
+	// (0: 1) shared texts. The last token of a prompt is never a hit, so
+	// prompts of few blocks cannot reach a high rate. The first use of a
+	// shared text is a miss: let a warmup use them.
 	HitRate     float64
 	Block       int
 	HitPrefixes int
+	// Template is how many tokens the server's chat template puts in front of
+	// the prompt, as far as is known: they shift the blocks. Shared texts go on
+	// for half a block beyond what is to hit, so that as much of an error, in
+	// the template or in a count, costs no block.
+	Template int
 
 	// TurnsMean and TurnsStddev are the turns of a session, rounded, at least
 	// 1; mean 0: 1.
@@ -98,7 +102,7 @@ func (o Options) Validate() error {
 	}{
 		{"system prompt length", o.SystemTokens}, {"number of prefix prompts", o.Prefixes},
 		{"prefix prompt length", o.PrefixTokens}, {"user context length", o.ContextTokens},
-		{"block size", o.Block}, {"number of shared texts", o.HitPrefixes},
+		{"block size", o.Block}, {"template", o.Template}, {"number of shared texts", o.HitPrefixes},
 	} {
 		check(c.n >= 0, "%s %d is below 0", c.name, c.n)
 		check(c.n <= maxTokens, "%s %d is above %d", c.name, c.n, maxTokens)
@@ -225,12 +229,12 @@ func (g *Generator) first(r *workloads.Request, i, want int, plan *rand.Rand) {
 	shared, hits := 0, 0
 	if o.HitRate > 0 {
 		shared = plan.IntN(o.HitPrefixes)
-		blocks := o.HitRate * float64(want) / float64(o.Block)
+		blocks := o.HitRate * float64(want+o.Template) / float64(o.Block)
 		hits = int(blocks)
 		if plan.Float64() < blocks-float64(hits) {
 			hits++
 		}
-		hits = min(hits, (want-1)/o.Block)
+		hits = min(hits, (want+o.Template-1)/o.Block)
 		r.ExpectedCached += hits * o.Block
 	}
 	body := g.make(func(c *composer, total int) {
@@ -238,13 +242,32 @@ func (g *Generator) first(r *workloads.Request, i, want int, plan *rand.Rand) {
 			c.add(g.text.at("system", 0), o.SystemTokens)
 		}
 		c.add(g.text.at("prefix", int64(prefix)), prefixTokens)
-		for k := range hits {
-			c.add(g.text.at("hit "+strconv.Itoa(shared), int64(k)), o.Block)
-		}
+		g.hit(c, shared, hits, want)
 		c.mark(g.text.unique(i))
 		c.add(g.text.at("body", int64(i)), total-c.tokens)
 	}, total)
 	g.put(r, g.system, body)
+}
+
+// hit adds so much of a shared text that, with the template in front of it, the
+// wanted number of blocks is filled and half of one more.
+func (g *Generator) hit(c *composer, shared, blocks, most int) {
+	o := &g.o
+	left := min(blocks*o.Block+o.Block/2-o.Template, most)
+	if blocks == 0 {
+		return
+	}
+	// The text is made of pieces, so that a longer share begins with a shorter
+	// one.
+	for k := int64(0); left > 0; k++ {
+		piece := o.Block
+		if k == 0 { // ends where the blocks do, but for the half
+			piece = o.Block + o.Block/2 - o.Template%o.Block
+		}
+		piece = min(piece, left)
+		c.add(g.text.at("hit "+strconv.Itoa(shared), k), piece)
+		left -= piece
+	}
 }
 
 // put fills the texts of a request in.

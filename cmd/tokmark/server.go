@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +18,8 @@ import (
 	"github.com/tokmark/tokmark/bench/transport"
 )
 
-// target is the server before the run: is it there, and what does it serve?
-type target struct {
+// server is the server before the run: is it there, and what does it serve?
+type server struct {
 	endpoint       *url.URL
 	header         http.Header
 	insecure       bool
@@ -34,7 +35,7 @@ type modelList struct {
 
 // models asks for the list of models. An error means that the server cannot be
 // reached at all; a server without such a list is a list with a reason.
-func (t *target) models(ctx context.Context) (modelList, error) {
+func (t *server) models(ctx context.Context) (modelList, error) {
 	const limit = 30 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -78,14 +79,15 @@ func (t *target) models(ctx context.Context) (modelList, error) {
 }
 
 // unreachable says what is wrong and what to try.
-func (t *target) unreachable(err error) error {
+func (t *server) unreachable(err error) error {
 	var (
 		where   = maskURL(t.endpoint.String())
 		dns     *net.DNSError
 		timeout net.Error
+		noTLS   tls.RecordHeaderError
 	)
 	switch text := err.Error(); {
-	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+	case errors.As(err, &noTLS):
 		return fmt.Errorf("reach %s: the server does not speak TLS: use http://%s", where, t.endpoint.Host)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("reach %s: nothing listens there (connection refused): is the server up, and --url right?", where)

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+
+	"github.com/tokmark/tokmark/bench"
+	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/bench/target"
+	"github.com/tokmark/tokmark/bench/transport"
+	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/synthetic"
+)
+
+// calibrationWords are the lengths of the prompts that the server's counting is
+// learned from.
+var calibrationWords = []int{64, 64, 64, 1024, 1024}
+
+// probeOutput is how many tokens a question before the run asks for, if the
+// run does not say.
+const probeOutput = 4
+
+// settled is what is known of the server before the run.
+type settled struct {
+	count    counter
+	server   *target.Server
+	dialect  target.Dialect
+	facts    target.Facts
+	answered target.Settled
+	metrics  *target.Scraper // nil: it has none that are to be read
+}
+
+// settle finds out, before anything is measured, how the server speaks, whether
+// it accepts the run's requests and how it counts tokens. What it refuses is
+// left out of all requests and written into the manifest.
+func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *record.Manifest) (*settled, error) {
+	s := &settled{server: &target.Server{
+		Base: target.Root(plan.URL), Header: plan.Header, Client: &http.Client{Transport: transport.New(plan.Transport)},
+	}}
+	if err := o.openCounter(ctx, s, plan, m); err != nil {
+		return s, err
+	}
+	if err := o.findDialect(ctx, w, s, plan, m); err != nil {
+		return s, err
+	}
+	if !o.preflight {
+		return s, nil
+	}
+	probe, err := bench.NewProbe(*plan)
+	if err != nil {
+		return s, err
+	}
+	defer probe.Close()
+	ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "Say hello."}}, OutputTokens: probeOutput}
+	if n := int(math.Round(o.osl)); n > 0 {
+		ask.OutputTokens = n // a minimum length among the extra fields must fit it
+	}
+	if ask.Extra, err = s.dialect.Fields(o.wants(ask.OutputTokens)); err != nil {
+		return s, usage(err)
+	}
+	s.answered, err = target.Preflight{Type: plan.Type, Request: ask, Body: plan.Body, Send: probe.Send}.Run(ctx)
+	if err != nil {
+		if err := preflightError(ctx, plan.URL.String(), err, s.answered.Record); err != nil {
+			return s, err
+		}
+		fmt.Fprintf(w.Stderr, "tokmark: %v; the run goes on\n", err)
+		return s, nil
+	}
+	plan.Body, m.Dropped = s.answered.Body, s.answered.Dropped
+	for _, d := range s.answered.Dropped {
+		fmt.Fprintf(w.Stderr, "tokmark: the server refuses %s, so no request has it: %s\n", d.Field, d.Reason)
+	}
+	for _, text := range s.answered.Warnings {
+		fmt.Fprintf(w.Stderr, "tokmark: %s\n", text)
+	}
+	if o.inputFile == "" && o.tokenizer == "" && o.promptAs == "text" {
+		s.count.perWord = o.calibrate(ctx, w, plan, probe, m)
+	}
+	return s, nil
+}
+
+// openCounter opens what counts our own tokens, if anything does.
+func (o *options) openCounter(ctx context.Context, s *settled, plan *bench.Plan, m *record.Manifest) error {
+	tokenizer, err := o.openTokenizer()
+	if err != nil {
+		return usage(err)
+	}
+	if tokenizer != nil {
+		m.Tokenizer, s.count.Counter = tokenizer.Name(), tokenizer
+	}
+	if o.tokenizer == "server" {
+		remote, err := s.server.TokenCounter(ctx, plan.Body.Model)
+		if err != nil {
+			return usagef("--tokenizer server: %w", mask(err, plan.Secrets))
+		}
+		m.Tokenizer, s.count.Counter, s.count.check = remote.Name(), remote, remote.Err
+	}
+	return nil
+}
+
+// findDialect settles the dialect and puts its ways into the plan and what it
+// tells of the server into the manifest.
+func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *bench.Plan, m *record.Manifest) error {
+	var err error
+	switch {
+	case o.dialect != "":
+		s.dialect, err = target.ByName(o.dialect)
+		s.facts.Evidence = "--dialect"
+	case o.preflight:
+		const patience = 20 * time.Second
+		dctx, cancel := context.WithTimeout(ctx, patience)
+		s.dialect, s.facts, err = s.server.Detect(dctx)
+		cancel()
+		if err != nil {
+			fmt.Fprintf(w.Stderr, "tokmark: %v\n", mask(err, plan.Secrets))
+			s.dialect, err = target.ByName("generic")
+		}
+	default:
+		s.dialect, err = target.ByName("generic")
+		s.facts.Evidence = "not asked"
+	}
+	if err != nil {
+		return usage(err)
+	}
+	m.Dialect, m.DialectBy = s.dialect.Name, s.facts.Evidence
+	if o.preflight {
+		plan.Body = s.dialect.Options(plan.Type, plan.Body)
+		var warnings []string
+		if m.Conditions, warnings, err = s.conditions(ctx, o); err != nil {
+			return usage(err)
+		}
+		for _, text := range warnings {
+			fmt.Fprintf(w.Stderr, "tokmark: %s\n", text)
+		}
+	}
+	if o.serverMetrics && (o.preflight || o.dialect != "") {
+		clock := func() record.Time { return record.Time(time.Since(m.Origin)) } // read only during the run
+		if scraper, ok := s.server.Scraper(s.dialect, o.models[0], clock); ok {
+			if _, err := scraper.Scrape(ctx); err == nil {
+				s.metrics = scraper
+			} else {
+				fmt.Fprintf(w.Stderr, "tokmark: no server metrics: %v\n", mask(err, plan.Secrets))
+			}
+		}
+	}
+	return nil
+}
+
+func (s *settled) conditions(ctx context.Context, o *options) ([]record.Condition, []string, error) {
+	const patience = 20 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return s.server.Conditions(ctx, s.dialect, s.facts, o.models[0], nil, o.conditions)
+}
+
+// wants is what a request of so many output tokens asks of the dialect.
+func (o *options) wants(output int) target.Ask {
+	ask := target.Ask{Timings: true}
+	if o.exactOutput && o.osl > 0 {
+		ask.Exact = output
+	}
+	return ask
+}
+
+// calibrate learns tokens a word from the server's own counts; 0: it did not
+// tell. Prompts are then of an estimated length, and the report says how far
+// off they are.
+func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, probe *bench.Probe, m *record.Manifest) float64 {
+	words, err := synthetic.New(synthetic.Options{
+		Seed: o.randomSeed, Salt: o.freshSalt() + " calibration", Lengths: []synthetic.Lengths{{Input: synthetic.Fixed(1)}},
+	})
+	if err != nil {
+		return 0
+	}
+	body := plan.Body
+	var points []target.Measured
+	for i, n := range calibrationWords {
+		text, err := words.Prompt(i, n)
+		if err != nil {
+			return 0
+		}
+		ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: text}}, OutputTokens: probeOutput}
+		if n := int(math.Round(o.osl)); n > 0 {
+			ask.OutputTokens = n
+		}
+		b, err := openai.Body(plan.Type, ask, body)
+		if err != nil {
+			return 0
+		}
+		points = append(points, target.Measured{Words: n, Tokens: probe.Send(ctx, b).Tokens.Input})
+	}
+	c, err := target.Calibrate(points)
+	if err != nil {
+		fmt.Fprintf(w.Stderr, "tokmark: %v; prompt lengths are estimates (--tokenizer makes them exact)\n", err)
+		return 0
+	}
+	m.Calibration = &c
+	return c.TokensPerWord
+}
+
+// preflightError decides what an unanswered question means: a wrong path, key
+// or field ends the run before it begins; of a server that is only busy, or
+// broken now and then, the run is to tell.
+func preflightError(ctx context.Context, endpoint string, err error, rec *record.Record) error {
+	if ctx.Err() != nil {
+		return &exitError{code: exitInterrupted}
+	}
+	if busy := rec != nil && (rec.Status == 429 || rec.Status >= 500); busy {
+		return nil
+	}
+	e := &exitError{code: exitFailed, err: err}
+	switch {
+	case errors.Is(err, target.ErrStrict), rec == nil:
+	case rec.Status == 404:
+		e.hint = "is --url right, and the model's name? Requests go to " + maskURL(endpoint)
+	case rec.Status == 401 || rec.Status == 403:
+		e.hint = "give the key by OPENAI_API_KEY or --api-key"
+	default:
+		e.hint = "--preflight=false measures all the same"
+	}
+	return e
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/tokmark/tokmark/bench"
+	"github.com/tokmark/tokmark/bench/health"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/bench/target"
+)
+
+// scrapeEvery is how often the server's metrics are read during a run.
+const scrapeEvery = time.Second
+
+// sampler keeps what is seen of the client and of the server over the time of
+// a run.
+type sampler struct {
+	file   *record.SampleWriter
+	plan   *bench.Plan
+	in     chan record.Sample
+	stop   context.CancelFunc
+	wrote  chan error
+	watch  sync.WaitGroup
+	server *target.Scraper // nil: it tells nothing
+	start  target.Sample   // of the server, at the start of the measurement
+	startE error
+}
+
+// startSampling begins to keep samples of this process, and of the scrapers.
+func startSampling(ctx context.Context, dir record.Dir, plan *bench.Plan, records <-chan *record.Record, server, gpu *target.Scraper) (*sampler, error) {
+	file, err := dir.NewSampleWriter()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s := &sampler{file: file, plan: plan, in: make(chan record.Sample, 64), stop: stop, wrote: make(chan error, 1), server: server}
+	go func() {
+		var failed error
+		for sample := range s.in {
+			if failed == nil {
+				failed = file.Write(sample)
+			}
+		}
+		s.wrote <- errors.Join(failed, file.Close())
+	}()
+	s.watch.Go(func() { s.client(ctx, records) })
+	for from, scraper := range map[string]*target.Scraper{record.FromServer: server, record.FromGPU: gpu} {
+		if scraper != nil {
+			s.watch.Go(func() {
+				scraper.Run(ctx, scrapeEvery, func(t target.Sample) {
+					if t.Error == "" {
+						s.in <- flat(from, t)
+					}
+				})
+			})
+		}
+	}
+	if server != nil {
+		plan.PhaseStart = func(p record.Phase) {
+			if p == record.PhaseMeasure {
+				s.start, s.startE = server.Scrape(ctx)
+			}
+		}
+	}
+	return s, nil
+}
+
+// end stops the sampling and returns what the server counted during the
+// measurement, and the first error of writing samples.
+func (s *sampler) end(ctx context.Context) (*record.ServerWindow, error) {
+	var window *record.ServerWindow
+	if s.server != nil {
+		const patience = 5 * time.Second // also where the run was interrupted
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		last, err := s.server.Scrape(ctx)
+		cancel()
+		window = windowOf(s.start, last, errors.Join(s.startE, err))
+	}
+	s.stop()
+	s.watch.Wait()
+	close(s.in)
+	return window, <-s.wrote
+}
+
+// client samples this process until ctx is done, and once more then.
+func (s *sampler) client(ctx context.Context, records <-chan *record.Record) {
+	monitor := health.NewMonitor()
+	tick := time.NewTicker(health.Every)
+	defer tick.Stop()
+	for over := false; !over; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			over = true
+		}
+		v := monitor.Sample()
+		v[record.ClientWaiting], v[record.ClientWaitingRoom] = float64(len(records)), float64(cap(records))
+		v[record.ClientInFlight], v[record.ClientSent] = float64(s.plan.Gauge.InFlight.Load()), float64(s.plan.Gauge.Sent.Load())
+		v[record.ClientChunks] = float64(s.plan.Gauge.Chunks.Load())
+		s.in <- record.Sample{At: record.Time(time.Since(s.plan.Origin)), From: record.FromClient, Values: v}
+	}
+}
+
+// flat is a server's sample as one list of values: times as NAME_seconds and
+// NAME_count.
+func flat(from string, t target.Sample) record.Sample {
+	v := map[string]float64{}
+	for name, x := range t.Gauges {
+		v[string(name)] = x
+	}
+	for name, x := range t.Counters {
+		v[string(name)] = x
+	}
+	for name, x := range t.Times {
+		v[string(name)+"_seconds"] = x.Seconds
+		if x.Count != nil {
+			v[string(name)+"_count"] = *x.Count
+		}
+	}
+	return record.Sample{At: t.At, From: from, Values: v}
+}
+
+// windowOf is the difference of two samples, or why there is none.
+func windowOf(from, to target.Sample, err error) *record.ServerWindow {
+	w := &record.ServerWindow{From: from.At, To: to.At}
+	var d target.Delta
+	if err == nil {
+		d, err = target.Diff(from, to)
+	}
+	if err != nil {
+		w.Error = err.Error()
+		return w
+	}
+	w.Warnings = append(append(from.Warnings, to.Warnings...), d.Warnings...)
+	w.Counters, w.Times = map[string]float64{}, map[string]record.ServerTimes{}
+	for name, x := range d.Counters {
+		w.Counters[string(name)] = x
+	}
+	for name, x := range d.Times {
+		w.Times[string(name)] = record.ServerTimes{Seconds: x.Seconds, Count: x.Count}
+	}
+	return w
+}
+
+// gpuScraper reads a DCGM exporter.
+func gpuScraper(address string, clock func() record.Time) (*target.Scraper, error) {
+	if address == "" {
+		return nil, nil
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	return &target.Scraper{Client: http.DefaultClient, URL: u, Metrics: target.DCGM(), Clock: clock, From: record.FromGPU}, nil
+}

@@ -1,0 +1,474 @@
+package main
+
+import (
+	"crypto/rand"
+	"encoding/base32"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/arrival"
+	"github.com/tokmark/tokmark/workloads/dataset"
+	"github.com/tokmark/tokmark/workloads/synthetic"
+	"github.com/tokmark/tokmark/workloads/tokens"
+)
+
+// workloadOptions say what is asked.
+type workloadOptions struct {
+	isl, islStddev, osl, oslStddev float64
+	islDistribution                string
+	oslDistribution                string
+	sequenceDistribution           string
+	promptAs                       string
+	tokenizer                      string
+	entries                        int
+	systemTokens, contextTokens    int
+	prefixes, prefixTokens         int
+	turnsMean, turnsStddev         float64
+	delayMean, delayStddev         float64
+	delayRatio                     float64
+
+	cache                     string
+	hitRate                   float64
+	cacheBlock, cachePrefixes int
+
+	classes []string
+
+	inputFile, datasetType string
+	blockTokens            int
+	skipBadLines           bool
+	wholeConversation      bool
+
+	randomSeed uint64
+	salt       string
+}
+
+func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
+	fs.Float64Var(&o.isl, "isl", 550, "synthetic prompts: mean input tokens")
+	fs.Float64Var(&o.islStddev, "isl-stddev", 0, "synthetic prompts: standard deviation of the input tokens")
+	fs.StringVar(&o.islDistribution, "isl-distribution", "normal", "of the input tokens: normal, lognormal, uniform:MIN-MAX, histogram:FILE")
+	fs.Float64Var(&o.osl, "osl", 0, "mean output tokens to ask for (default: no limit is sent)")
+	fs.Float64Var(&o.oslStddev, "osl-stddev", 0, "standard deviation of the output tokens")
+	fs.StringVar(&o.oslDistribution, "osl-distribution", "normal", "of the output tokens, as --isl-distribution")
+	fs.StringVar(&o.sequenceDistribution, "sequence-distribution", "", "mixture of input and output lengths, as `\"256,128:60;512|50,256|20:40\"` (percent; |stddev)")
+	fs.StringVar(&o.promptAs, "prompt-as", "text", "text, or token-ids (completions): of exact length without a tokenizer")
+	fs.StringVar(&o.tokenizer, "tokenizer", "", "`PATH` of a tokenizer.json, cl100k_base, o200k_base, server (its /tokenize), or none (default: calibrate by the server's own counts)")
+	fs.IntVar(&o.entries, "num-dataset-entries", 0, "number of different prompts, which then start over (default: no end of new ones)")
+	fs.IntVar(&o.systemTokens, "shared-system-prompt-length", 0, "tokens of a system prompt that all requests share")
+	fs.IntVar(&o.contextTokens, "user-context-prompt-length", 0, "tokens of a text of its own in front of each session")
+	fs.IntVar(&o.prefixes, "num-prefix-prompts", 0, "size of a pool of prompts, one of which is put in front of each session")
+	fs.IntVar(&o.prefixTokens, "prefix-prompt-length", 0, "tokens of each of them")
+	fs.Float64Var(&o.turnsMean, "session-turns-mean", 1, "turns of a session")
+	fs.Float64Var(&o.turnsStddev, "session-turns-stddev", 0, "standard deviation of the turns")
+	fs.Float64Var(&o.delayMean, "session-turn-delay-mean", 0, "think time before each further turn in `ms`")
+	fs.Float64Var(&o.delayStddev, "session-turn-delay-stddev", 0, "its standard deviation in `ms`")
+	fs.Float64Var(&o.delayRatio, "session-delay-ratio", 1, "factor on all think times")
+
+	fs.StringVar(&o.cache, "cache", "", "what the prompts do to a prefix cache: cold (each is new from its first token; the default of synthetic prompts), warm (each is sent once before), as-is (the default of files)")
+	fs.Float64Var(&o.hitRate, "cache-hit-rate", 0, "build prompts so that this share of the input tokens should hit the cache, from shared prefixes")
+	fs.IntVar(&o.cacheBlock, "cache-block", 16, "tokens of a block of the server's cache")
+	fs.IntVar(&o.cachePrefixes, "cache-prefixes", 4, "shared prefixes that --cache-hit-rate takes from")
+
+	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a JSON object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in a file: classes")
+
+	fs.StringVar(&o.inputFile, "input-file", "", "prompts from a `file` instead of synthetic ones")
+	fs.StringVar(&o.datasetType, "custom-dataset-type", "", "format of the input file (default: by its content): single_turn, multi_turn, random_pool, mooncake_trace, burst_gpt_trace, azure_trace, jsonl, openai_batch, sharegpt, raw_payload")
+	fs.IntVar(&o.blockTokens, "isl-block-size", 512, "tokens behind a hash id of a trace")
+	fs.BoolVar(&o.skipBadLines, "skip-bad-lines", false, "leave unusable lines of the input file out instead of stopping")
+	fs.BoolVar(&o.wholeConversation, "whole-conversation", false, "take all turns of a ShareGPT record, not only the first")
+	fs.Uint64Var(&o.randomSeed, "random-seed", 0, "seed of prompts, lengths and arrivals")
+	fs.StringVar(&o.salt, "salt", "", "makes the prompts of this run differ from all others (default: a fresh one); give one to repeat a run")
+}
+
+func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
+	var errs []error
+	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
+	if !(o.isl >= 1) {
+		bad("--isl %v: a prompt has at least 1 token", o.isl)
+	}
+	errs = append(errs, notNegative(map[string]float64{
+		"isl-stddev": o.islStddev, "osl": o.osl, "osl-stddev": o.oslStddev, "num-dataset-entries": float64(o.entries),
+		"session-turns-mean": o.turnsMean, "session-turns-stddev": o.turnsStddev, "session-delay-ratio": o.delayRatio,
+		"session-turn-delay-mean": o.delayMean, "session-turn-delay-stddev": o.delayStddev,
+	}))
+	if !(o.hitRate >= 0 && o.hitRate < 1) {
+		bad("--cache-hit-rate %v: it must lie between 0 and 1", o.hitRate)
+	}
+	if !slices.Contains([]string{"", record.CacheCold, record.CacheWarm, record.CacheAsIs}, o.cache) {
+		bad("--cache %s: use cold, warm or as-is", o.cache)
+	}
+	if o.hitRate > 0 && o.cache != "" {
+		bad("--cache-hit-rate and --cache exclude each other")
+	}
+	if o.promptAs != "text" && o.promptAs != "token-ids" {
+		bad("--prompt-as %s: use text or token-ids", o.promptAs)
+	}
+	if o.inputFile != "" {
+		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "sequence-distribution", "session-turns-mean", "cache-hit-rate", "class", "prompt-as"} {
+			if fs.Changed(name) {
+				bad("--%s is for synthetic prompts: the input file has its own", name)
+			}
+		}
+		if o.cache == record.CacheCold {
+			bad("--cache cold: the prompts of a file are what they are; use warm or as-is")
+		}
+	} else {
+		for _, name := range []string{"custom-dataset-type", "skip-bad-lines", "fixed-schedule", "whole-conversation"} {
+			if fs.Changed(name) {
+				bad("--%s needs --input-file", name)
+			}
+		}
+	}
+	if o.datasetType != "" {
+		if _, err := dataset.ParseFormat(o.datasetType); err != nil {
+			bad("--custom-dataset-type: %w", err)
+		}
+	}
+	if _, err := o.lengths(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, err := o.classList(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// lengths are the classes of input and output lengths asked for.
+func (o *workloadOptions) lengths() ([]synthetic.Lengths, error) {
+	if o.sequenceDistribution != "" {
+		l, err := synthetic.ParseLengths(o.sequenceDistribution)
+		if err != nil {
+			return nil, fmt.Errorf("--sequence-distribution: %w", err)
+		}
+		return l, nil
+	}
+	in, err := length("isl", o.islDistribution, o.isl, o.islStddev)
+	if err != nil {
+		return nil, err
+	}
+	out, err := length("osl", o.oslDistribution, o.osl, o.oslStddev)
+	if err != nil {
+		return nil, err
+	}
+	return []synthetic.Lengths{{Input: in, Output: out}}, nil
+}
+
+// length is a distribution as the options give it; nil: none.
+func length(name, distribution string, mean, stddev float64) (synthetic.Length, error) {
+	kind, arg, _ := strings.Cut(distribution, ":")
+	switch kind {
+	case "normal", "lognormal":
+		switch {
+		case mean == 0:
+			return nil, nil
+		case stddev == 0:
+			return synthetic.Fixed(int(math.Round(mean))), nil
+		case kind == "normal":
+			return synthetic.Normal{Mean: mean, Stddev: stddev}, nil
+		default:
+			return synthetic.LogNormal{Mean: mean, Stddev: stddev}, nil
+		}
+	case "uniform":
+		lo, hi, ok := strings.Cut(arg, "-")
+		a, err1 := strconv.Atoi(lo)
+		b, err2 := strconv.Atoi(hi)
+		if !ok || err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("--%s-distribution %s: give uniform:MIN-MAX", name, distribution)
+		}
+		u := synthetic.Uniform{Min: a, Max: b}
+		if err := u.Validate(); err != nil {
+			return nil, fmt.Errorf("--%s-distribution %s: %w", name, distribution, err)
+		}
+		return u, nil
+	case "histogram":
+		f, err := os.Open(arg)
+		if err != nil {
+			return nil, fmt.Errorf("--%s-distribution: %w", name, err)
+		}
+		defer f.Close()
+		return synthetic.ReadHistogram(f, arg)
+	}
+	return nil, fmt.Errorf("--%s-distribution %s: use normal, lognormal, uniform:MIN-MAX or histogram:FILE", name, distribution)
+}
+
+// class is one entry of --class, or of classes in a scenario file.
+type class struct {
+	Name      string  `json:"name"`
+	Weight    float64 `json:"weight"`
+	ISL       float64 `json:"isl"`
+	ISLStddev float64 `json:"isl-stddev"`
+	OSL       float64 `json:"osl"`
+	OSLStddev float64 `json:"osl-stddev"`
+	Goodput   string  `json:"goodput"`
+}
+
+func (o *workloadOptions) classList() ([]class, error) {
+	var out []class
+	for i, s := range o.classes {
+		c := class{Weight: 1}
+		dec := json.NewDecoder(strings.NewReader(s))
+		dec.DisallowUnknownFields()
+		if err := dec.Decode(&c); err != nil {
+			return nil, fmt.Errorf("class %d: %w", i+1, err)
+		}
+		if c.Name == "" || !(c.Weight > 0) || !(c.ISL >= 1) || !(c.OSL >= 0) {
+			return nil, fmt.Errorf("class %d (%s): it needs a name, a weight above 0 and an isl of 1 or more", i+1, c.Name)
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// work is what a run asks, ready to be sent.
+type work struct {
+	workloads.Source
+	close func() error
+	// offsets are the times that came with the requests; nil: none.
+	offsets []time.Duration
+	// all is how many sessions there are to be sent if nothing else bounds
+	// the run; 0: no end.
+	all int
+}
+
+// counter is what counts our own tokens.
+type counter struct {
+	synthetic.Counter         // nil: nothing does
+	perWord           float64 // tokens a word, where nothing counts
+	// check, if not nil, tells after some counting whether it went well.
+	check func() error
+}
+
+// work makes the requests and describes them in the manifest.
+func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
+	count := known.count
+	m.Seed, m.Salt = o.randomSeed, o.freshSalt()
+	made, err := o.synthetic(m, count)
+	if err != nil {
+		return nil, fmt.Errorf("synthetic prompts: %w", err)
+	}
+	if count.check != nil {
+		if err := count.check(); err != nil {
+			return nil, fmt.Errorf("--tokenizer: %w", err)
+		}
+	}
+	w := &work{close: func() error { return nil }}
+	if o.inputFile == "" {
+		m.WorkloadHash = made.Hash()
+		m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheCold)}
+		if o.hitRate > 0 {
+			m.Cache = record.Cache{Mode: record.CacheHitRate, HitRate: o.hitRate, Block: o.cacheBlock}
+		}
+		w.Source = made
+		if o.promptAs == "token-ids" {
+			w.Source = synthetic.TokenIDs{Source: made, Seed: o.randomSeed, Salt: o.salt}
+		}
+	} else if err := o.file(w, m, made, count); err != nil {
+		return nil, err
+	}
+	if o.entries > 0 {
+		w.Source = workloads.Cycle{Source: w.Source, N: o.entries}
+	}
+	if w.Source, err = o.withModels(w.Source); err != nil {
+		return nil, errors.Join(err, w.close())
+	}
+	w.Source = adjusted{Source: w.Source, limit: int(math.Round(o.osl)), delay: o.delayRatio, fields: func(r workloads.Request) (workloads.Request, error) {
+		fields, err := known.dialect.Fields(o.wants(r.OutputTokens))
+		if err != nil {
+			return r, err
+		}
+		for name, v := range r.Extra {
+			fields[name] = v // the request's own win
+		}
+		r.Extra = fields
+		return known.answered.Without(r), nil
+	}}
+	return w, nil
+}
+
+// synthetic makes the generator of prompts: of the classes if there are some.
+func (o *options) synthetic(m *record.Manifest, count counter) (*synthetic.Generator, error) {
+	lengths, err := o.lengths()
+	if err != nil {
+		return nil, err
+	}
+	m.Workload = fmt.Sprintf("synthetic prompts, %g input tokens", o.isl)
+	if o.islStddev > 0 {
+		m.Workload += fmt.Sprintf(" ± %g", o.islStddev)
+	}
+	switch {
+	case o.sequenceDistribution != "":
+		m.Workload = "synthetic prompts, lengths " + o.sequenceDistribution
+	case !strings.HasSuffix(o.islDistribution, "normal"):
+		m.Workload = "synthetic prompts, input tokens " + o.islDistribution
+	}
+	classes, err := o.classList()
+	if err != nil {
+		return nil, err
+	}
+	if len(classes) > 0 {
+		lengths = nil
+		names := make([]string, 0, len(classes))
+		for _, c := range classes {
+			in, _ := length("isl", "normal", c.ISL, c.ISLStddev)
+			out, _ := length("osl", "normal", c.OSL, c.OSLStddev)
+			lengths = append(lengths, synthetic.Lengths{Input: in, Output: out, Weight: c.Weight, Class: c.Name})
+			goodput, err := report.ParseGoodput(c.Goodput, o.streaming)
+			if err != nil {
+				return nil, fmt.Errorf("class %s: goodput: %w", c.Name, err)
+			}
+			m.Classes = append(m.Classes, record.Class{Name: c.Name, Weight: c.Weight, Goodput: goodput})
+			names = append(names, c.Name)
+		}
+		m.Workload = "synthetic prompts of the classes " + strings.Join(names, ", ")
+	}
+	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+	s := synthetic.Options{
+		Seed: o.randomSeed, Salt: o.salt, Counter: count.Counter, TokensPerWord: count.perWord, Lengths: lengths,
+		Completion:   openai.EndpointType(o.endpointType) == openai.Completions,
+		SystemTokens: o.systemTokens, ContextTokens: o.contextTokens, Prefixes: o.prefixes, PrefixTokens: o.prefixTokens,
+		TurnsMean: o.turnsMean, TurnsStddev: o.turnsStddev, DelayMean: ms(o.delayMean), DelayStddev: ms(o.delayStddev),
+	}
+	if o.hitRate > 0 {
+		s.HitRate, s.Block, s.HitPrefixes = o.hitRate, o.cacheBlock, o.cachePrefixes
+		if m.Calibration != nil {
+			// Half of a template stands in front of the prompt, and half behind
+			// it, more or less.
+			s.Template = max(0, int(math.Round(m.Calibration.Template/2)))
+		}
+	}
+	return synthetic.New(s)
+}
+
+// file reads the input file into w.
+func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, count counter) error {
+	format := dataset.Format("")
+	if o.datasetType != "" {
+		var err error
+		if format, err = dataset.ParseFormat(o.datasetType); err != nil {
+			return err
+		}
+	}
+	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
+	d := dataset.Options{
+		Format: format, SkipBadLines: o.skipBadLines, Prompter: prompter, BlockTokens: o.blockTokens,
+		Trace:   arrival.Trace{Speedup: o.speedup, Start: ms(o.scheduleStart), End: ms(o.scheduleEnd), KeepOrigin: !o.autoOffset},
+		Untimed: o.noSchedule || o.scheduled() || o.users > 0, WholeConversation: o.wholeConversation,
+		Seed: o.randomSeed, Sessions: int(o.sessions),
+	}
+	if count.Counter != nil {
+		d.Counter = count.Counter
+	}
+	data, err := dataset.Open(o.inputFile, d)
+	if err != nil {
+		return err
+	}
+	w.Source, w.close = data, data.Close
+	if m.WorkloadHash, err = data.Hash(); err != nil {
+		return errors.Join(err, data.Close())
+	}
+	if w.offsets = data.Offsets(); o.fixedSchedule && w.offsets == nil {
+		return errors.Join(fmt.Errorf("--fixed-schedule: %s has no times", o.inputFile), data.Close())
+	}
+	if w.offsets != nil || format == dataset.MultiTurn {
+		w.all = data.Len()
+	}
+	rep := data.Report()
+	m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheAsIs)}
+	m.Workload = fmt.Sprintf("%d entries of %s", rep.Usable, filepath.Base(o.inputFile))
+	m.Input = &record.Input{File: filepath.Base(o.inputFile), Format: string(data.Format()), Usable: rep.Usable, Reordered: rep.Reordered}
+	for _, s := range rep.Skipped {
+		m.Input.Skipped = append(m.Input.Skipped, record.SkippedLine{Line: s.Line, Reason: string(s.Reason), Detail: s.Detail})
+	}
+	return nil
+}
+
+// withModels spreads the requests over the models, if there are several.
+func (o *options) withModels(source workloads.Source) (workloads.Source, error) {
+	if len(o.models) < 2 {
+		return source, nil
+	}
+	parts := make([]synthetic.Part, len(o.models))
+	for i, name := range o.models {
+		parts[i] = synthetic.Part{Source: source, Model: name}
+		if len(o.modelWeights) > 0 {
+			parts[i].Weight = o.modelWeights[i]
+		}
+	}
+	if o.modelSelection == "random" || len(o.modelWeights) > 0 {
+		return synthetic.NewMix(o.randomSeed, parts...)
+	}
+	return synthetic.NewRotation(parts...)
+}
+
+// adjusted puts a limit on the output of requests that have none of their own,
+// a factor on think times, and in the server's dialect what else they ask for.
+type adjusted struct {
+	workloads.Source
+	limit  int
+	delay  float64
+	fields func(workloads.Request) (workloads.Request, error)
+}
+
+func (a adjusted) At(i int) (workloads.Session, error) {
+	s, err := a.Source.At(i)
+	if err != nil {
+		return s, err
+	}
+	s.Turns = slices.Clone(s.Turns)
+	for k := range s.Turns {
+		r := &s.Turns[k]
+		if r.OutputTokens == 0 {
+			r.OutputTokens = a.limit
+		}
+		r.Delay = time.Duration(a.delay * float64(r.Delay))
+		if r.Body == nil {
+			if *r, err = a.fields(*r); err != nil {
+				return s, err
+			}
+		}
+	}
+	return s, nil
+}
+
+// freshSalt draws the salt of this run, unless one was given.
+func (o *workloadOptions) freshSalt() string {
+	if o.salt == "" {
+		var b [5]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		o.salt = strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
+	}
+	return o.salt
+}
+
+// openTokenizer returns what counts our own tokens, by name; nil: nothing.
+func (o *workloadOptions) openTokenizer() (tokens.Tokenizer, error) {
+	switch o.tokenizer {
+	case "", "none", "server":
+		return nil, nil
+	}
+	t, err := tokens.Open(o.tokenizer)
+	if err != nil {
+		return nil, fmt.Errorf("--tokenizer: %w", err)
+	}
+	return t, nil
+}
+
+func orElse(s, usual string) string {
+	if s == "" {
+		return usual
+	}
+	return s
+}

@@ -1,0 +1,298 @@
+package text
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	pretty "github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report"
+)
+
+// blockKey is the width of the keys in the blocks after the tables.
+const blockKey = 12
+
+// rightAligned aligns the columns from first to last, counted from 1.
+func rightAligned(first, last int) []table.ColumnConfig {
+	var out []table.ColumnConfig
+	for n := first; n <= last; n++ {
+		out = append(out, table.ColumnConfig{Number: n, Align: pretty.AlignRight, AlignHeader: pretty.AlignRight})
+	}
+	return out
+}
+
+// orDash is a figure in a table, "-" if it is unknown.
+func orDash(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return figure(*v)
+}
+
+// share writes a share as a percentage.
+func share(v float64) string { return figure(100*v) + " %" }
+
+// signed writes a share as a percentage with its sign.
+func signed(v float64) string {
+	if v > 0 {
+		return "+" + share(v)
+	}
+	return share(v)
+}
+
+// intervalTags are the metrics in the block of intervals; the files have more.
+var intervalTags = []string{"time_to_first_token", "inter_token_latency", "request_latency"}
+
+func (p *page) intervals(s *report.Summary) {
+	t := newTable()
+	t.AppendHeader(table.Row{"metric", "p50", "from", "to", "p99", "from", "to", "method"})
+	t.SetColumnConfigs(rightAligned(2, 7))
+	worth := false // saying
+	for _, tag := range intervalTags {
+		r, ok := s.Metric(tag)
+		if !ok || r.Intervals == nil {
+			continue
+		}
+		row := table.Row{r.Name()}
+		for i, percent := range report.IntervalPercents {
+			if percent != 50 && percent != 99 {
+				continue
+			}
+			v, _ := r.Statistic.Percentile(percent)
+			row = append(row, figure(v), orDash(r.Intervals.Of[i].Low), orDash(r.Intervals.Of[i].High))
+		}
+		method := "order statistics of " + figure(float64(r.Intervals.Count))
+		if r.Intervals.Bootstrap {
+			method = fmt.Sprintf("block bootstrap, %s worth %s", figure(float64(r.Intervals.Count)), figure(r.Intervals.Effective))
+		}
+		worth = worth || r.Intervals.Known()
+		t.AppendRow(append(row, method))
+	}
+	if !worth {
+		return
+	}
+	p.title("INTERVALS, " + share(report.IntervalLevel))
+	p.render(t)
+	p.buf.WriteString("-: too few requests to tell.\n")
+}
+
+func (p *page) window(s *report.Summary) {
+	w := s.Window
+	if w == nil {
+		return
+	}
+	p.title("STEADY STATE")
+	span := fmt.Sprintf("%s s to %s s of %s s, %d requests", figure(w.From), figure(w.To), figure(w.Run), w.Requests)
+	switch {
+	case w.Mode == report.WindowSet:
+		p.item("window", blockKey, span+" (as asked)")
+	case w.Mode == report.WindowAll:
+		p.item("window", blockKey, "the whole run (as asked)")
+	case w.Note != "":
+		p.item("window", blockKey, "the whole run: "+w.Note)
+	case w.Whole:
+		p.item("window", blockKey, "the whole run: it is steady from start to end")
+	default:
+		p.item("window", blockKey, span+" (found in requests in flight, tokens and TTFT over time)")
+	}
+	if len(w.Figures) == 0 {
+		return
+	}
+	t := newTable()
+	t.AppendHeader(table.Row{"figure", "whole run", "window", "difference"})
+	t.SetColumnConfigs(rightAligned(2, 4))
+	for _, f := range w.Figures {
+		if !f.Differs() {
+			continue
+		}
+		name := f.Label + " (" + f.Unit + ")"
+		if f.Percent > 0 {
+			name = f.Label + " p" + strconv.FormatFloat(f.Percent, 'g', -1, 64) + " (" + f.Unit + ")"
+		}
+		difference := "-"
+		if f.Run > 0 {
+			difference = signed(f.Window/f.Run - 1)
+		}
+		t.AppendRow(table.Row{name, figure(f.Run), figure(f.Window), difference})
+	}
+	if t.Length() == 0 {
+		p.item("figures", blockKey, "all headline figures of the window are within 5 % of the whole run's")
+		return
+	}
+	p.render(t)
+}
+
+// groupWidth is what the figures leave for the name of a group.
+const groupWidth = 22
+
+func (p *page) groups(s *report.Summary) {
+	if len(s.Groups) == 0 {
+		return
+	}
+	t := newTable()
+	t.AppendHeader(table.Row{
+		"group", "valid", "fail", "TTFT50", "TTFT99", "ITL50", "ITL99", "E2E50", "E2E99", "ISL", "OSL", "tok/s", "good/s",
+	})
+	t.SetColumnConfigs(rightAligned(2, 13))
+	both := func(sp *report.Spread) (p50, p99 string) {
+		if sp == nil {
+			return "-", "-"
+		}
+		return figure(sp.P50), figure(sp.P99)
+	}
+	by := ""
+	for _, g := range s.Groups {
+		if g.By != by {
+			by = g.By
+			t.AppendRow(table.Row{"by " + by})
+		}
+		ttft50, ttft99 := both(g.TTFT)
+		itl50, itl99 := both(g.ITL)
+		e2e50, e2e99 := both(g.Latency)
+		t.AppendRow(table.Row{
+			"  " + strings.Join(wrap(clean(g.Name, 60), groupWidth-2), "\n  "),
+			figure(float64(g.Valid)), figure(float64(g.Failed)), ttft50, ttft99, itl50, itl99, e2e50, e2e99,
+			orDash(g.ISL), orDash(g.OSL), orDash(g.OutputTokens), orDash(g.Goodput),
+		})
+	}
+	p.title("GROUPS (times in ms at p50 and p99, lengths on average)")
+	p.render(t)
+}
+
+func (p *page) lengths(s *report.Summary) {
+	l := s.Lengths
+	if l == nil {
+		return
+	}
+	p.title("LENGTHS, ASKED AND GOT")
+	var parts []string
+	for _, one := range []struct {
+		name string
+		mean *float64
+	}{{"asked", l.AskedInput}, {"our tokenizer", l.OwnInput}, {"server", l.ServerInput}} {
+		if one.mean != nil {
+			parts = append(parts, one.name+" "+figure(*one.mean))
+		}
+	}
+	for _, one := range []struct {
+		name string
+		d    *report.Deviation
+	}{{"server to asked", l.ServerToAsked}, {"server to tokenizer", l.ServerToOwn}, {"tokenizer to asked", l.OwnToAsked}} {
+		if one.d != nil {
+			parts = append(parts, deviation(one.name, one.d))
+		}
+	}
+	if l.Template != nil {
+		parts = append(parts, "chat template of "+figure(*l.Template)+" left out")
+	}
+	if len(parts) > 0 {
+		p.item("input", blockKey, strings.Join(parts, ", "))
+	}
+	if l.OutputToAsked != nil {
+		p.item("output", blockKey, "asked "+orUnknown(l.AskedOutput)+", got "+orUnknown(l.Output)+", "+deviation("got to asked", l.OutputToAsked))
+	}
+}
+
+func deviation(name string, d *report.Deviation) string {
+	return name + " " + signed(d.Mean) + " (worst " + signed(d.Worst) + ")"
+}
+
+func (p *page) cache(s *report.Summary) {
+	c := s.Cache
+	if c == nil {
+		return
+	}
+	p.title("PREFIX CACHE")
+	if c.Mode != "" {
+		p.item("mode", blockKey, clean(c.Mode, 40))
+	}
+	text := "the server does not tell"
+	if c.HitRate != nil {
+		text = share(*c.HitRate) + " of the input tokens"
+		if c.FirstTurns != nil && *c.FirstTurns != *c.HitRate {
+			text += ", " + share(*c.FirstTurns) + " in first turns"
+		}
+		text += fmt.Sprintf(" (%d answers tell)", c.Requests)
+	}
+	p.item("hits", blockKey, text)
+	if c.Expected != nil {
+		p.item("expected", blockKey, share(*c.Expected)+" of the input tokens of first turns")
+	}
+}
+
+func (p *page) client(s *report.Summary) {
+	c := s.Client
+	p.title("CLIENT")
+	if l := c.Lateness; l != nil {
+		text := ends(l) + " late by our own doing"
+		if c.LatenessShare != nil {
+			text += ", " + share(*c.LatenessShare) + " of the time in flight"
+		}
+		p.item("sending", blockKey, text)
+	}
+	if c.Events > 0 {
+		text := "no kernel stamps"
+		if c.ReceiveLag != nil {
+			text = ends(c.ReceiveLag) + " after the kernel"
+			if s.Manifest.Stamps == record.StampsKernel {
+				text += ", whose times are used"
+			}
+		}
+		if c.SharedReads != nil {
+			text += "; " + share(*c.SharedReads) + " of events shared a read"
+		}
+		if c.LostStamps != nil {
+			text += ", " + share(*c.LostStamps) + " because we were behind"
+		}
+		p.item("receiving", blockKey, text)
+	}
+	if c.SchedP99 != nil || c.GCPauseMax != nil {
+		var parts []string
+		if c.SchedP99 != nil {
+			parts = append(parts, "scheduler latency p99 "+figure(*c.SchedP99)+", max "+orUnknown(c.SchedMax)+" ms")
+		}
+		if c.GCPauseMax != nil {
+			parts = append(parts, "longest GC pause "+figure(*c.GCPauseMax)+" ms")
+		}
+		p.item("runtime", blockKey, strings.Join(parts, ", "))
+	}
+	if c.CPU != nil || c.MachineCPU != nil {
+		var parts []string
+		if c.CPU != nil {
+			procs := "?"
+			if c.Procs > 0 {
+				procs = strconv.Itoa(c.Procs)
+			}
+			parts = append(parts, figure(*c.CPU)+" of "+procs+" cores used, at most "+orUnknown(c.CPUMax))
+		}
+		if c.MachineCPU != nil && c.MachineMax != nil {
+			parts = append(parts, "the machine busy to "+share(*c.MachineCPU)+", at most "+share(*c.MachineMax))
+		}
+		p.item("CPU", blockKey, strings.Join(parts, "; "))
+	}
+	var rest []string
+	if c.WaitingMax != nil {
+		rest = append(rest, "records waiting took "+share(*c.WaitingMax)+" of their room")
+	}
+	if c.OpenFilesMax != nil {
+		text := "at most " + figure(*c.OpenFilesMax) + " files open"
+		if c.OpenFiles > 0 {
+			text += " of " + figure(float64(c.OpenFiles))
+		}
+		rest = append(rest, text)
+	}
+	clock := "the clock was not set"
+	if c.ClockSteps > 0 {
+		clock = fmt.Sprintf("the clock was set (%d)", c.ClockSteps)
+	}
+	rest = append(rest, clock)
+	p.item("other", blockKey, strings.Join(rest, ", "))
+}
+
+// ends writes a spread of milliseconds.
+func ends(sp *report.Spread) string {
+	return "p50 " + figure(sp.P50) + ", p99 " + figure(sp.P99) + ", max " + figure(sp.Max) + " ms"
+}
