@@ -122,6 +122,9 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 	}
 	draining = x.read(ctx, cancel, rec, resp, trace, keepOutput || x.plan.KeepOutput, output)
 	trace.Fill(rec)
+	if wall, ok := trace.FirstArrival(); ok {
+		rec.FirstByte = min(max(x.wall.Offset(wall), rec.Start), rec.FirstByte)
+	}
 	if f := rec.Failure; f != nil {
 		for _, s := range []*string{&f.Message, &f.Body, &f.Type, &f.Code} {
 			*s = x.mask.Replace(*s)

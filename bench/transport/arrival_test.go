@@ -147,8 +147,9 @@ func TestReadAllocatesNothing(t *testing.T) {
 	defer ln.Close()
 	go func() {
 		c, err := ln.Accept()
+		data := make([]byte, 64)
 		for err == nil {
-			_, err = c.Write(make([]byte, 64))
+			_, err = c.Write(data)
 		}
 	}()
 	tcp, err := net.Dial("tcp", ln.Addr().String())

@@ -25,6 +25,7 @@ type Trace struct {
 	remote               atomic.Pointer[string]
 	dnsFailed, tlsFailed atomic.Bool
 	arrivals             atomic.Pointer[arrivals]
+	firstArrival         atomic.Int64 // wall time in nanoseconds; 0: not told
 }
 
 // NewTrace returns a Trace that reads the given clock.
@@ -69,7 +70,12 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 			stamp(&t.gotConn)
 		},
 		WroteRequest:         func(httptrace.WroteRequestInfo) { stamp(&t.written) },
-		GotFirstResponseByte: func() { stamp(&t.firstByte) },
+		GotFirstResponseByte: func() {
+			stamp(&t.firstByte)
+			if wall, ok := t.Arrival(); ok {
+				t.firstArrival.Store(wall)
+			}
+		},
 	})
 }
 
@@ -108,6 +114,12 @@ func (t *Trace) Arrival() (wall int64, ok bool) {
 		return 0, false
 	}
 	wall = (*a).lastArrival()
+	return wall, wall != 0
+}
+
+// FirstArrival is Arrival for the first byte of the answer.
+func (t *Trace) FirstArrival() (wall int64, ok bool) {
+	wall = t.firstArrival.Load()
 	return wall, wall != 0
 }
 

@@ -89,25 +89,9 @@ func runOnce(ctx context.Context, w *world, o *options, m *record.Manifest) erro
 		defer stop()
 		m.Target.Simulated = true
 	}
-	endpoint, err := o.endpointURL()
+	endpoint, header, err := o.address(ctx)
 	if err != nil {
-		return usage(err)
-	}
-	header, err := o.header()
-	if err != nil {
-		return usage(err)
-	}
-	before := &server{endpoint: endpoint, header: header, insecure: o.insecure, connectTimeout: o.connectTimeout}
-	models, err := before.models(ctx)
-	if err != nil {
-		return &exitError{code: exitFailed, err: mask(err, o.secrets())}
-	}
-	if len(o.models) == 0 {
-		name, err := models.only()
-		if err != nil {
-			return usage(err)
-		}
-		o.models = []string{name}
+		return err
 	}
 	plan, err := o.plan(endpoint, header, m)
 	if err != nil {
@@ -146,6 +130,32 @@ func runOnce(ctx context.Context, w *world, o *options, m *record.Manifest) erro
 		return err
 	}
 	return finish(w, dir, m)
+}
+
+// address is where requests go and the headers they have, once the server is
+// known to be there and the model to be asked is known.
+func (o *options) address(ctx context.Context) (*url.URL, http.Header, error) {
+	endpoint, err := o.endpointURL()
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	header, err := o.header()
+	if err != nil {
+		return nil, nil, usage(err)
+	}
+	before := &server{endpoint: endpoint, header: header, insecure: o.insecure, connectTimeout: o.connectTimeout}
+	models, err := before.models(ctx)
+	if err != nil {
+		return nil, nil, &exitError{code: exitFailed, err: mask(err, o.secrets())}
+	}
+	if len(o.models) == 0 {
+		name, err := models.only()
+		if err != nil {
+			return nil, nil, usage(err)
+		}
+		o.models = []string{name}
+	}
+	return endpoint, header, nil
 }
 
 // measure carries out the plan and completes the manifest.
