@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonicAt returns what CLOCK_MONOTONIC showed at the moment origin, in
+// MonotonicAt returns what CLOCK_MONOTONIC showed at the moment origin, in
 // nanoseconds, or 0 if that cannot be told. It takes the tightest of a few
 // readings of both clocks.
-func monotonicAt(origin time.Time) int64 {
+func MonotonicAt(origin time.Time) int64 {
 	var best, at int64 = 1 << 62, 0
 	for range 8 {
 		var ts unix.Timespec

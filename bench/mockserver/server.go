@@ -47,7 +47,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg:       cfg,
 		created:   time.Now().Unix(),
-		monotonic: monotonicAt(cfg.Origin),
+		monotonic: MonotonicAt(cfg.Origin),
 		truth:     truthLog{out: cfg.TruthLog, keep: cfg.KeepTruth},
 		mux:       http.NewServeMux(),
 	}

@@ -121,7 +121,7 @@ func TestCloseTellsThatTheLogFailed(t *testing.T) {
 func TestMonotonicOrigin(t *testing.T) {
 	a := time.Now()
 	b := a.Add(-time.Hour)
-	atA, atB := monotonicAt(a), monotonicAt(b)
+	atA, atB := MonotonicAt(a), MonotonicAt(b)
 	if atA == 0 {
 		t.Skip("no CLOCK_MONOTONIC here")
 	}

@@ -69,7 +69,7 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 			}
 			stamp(&t.gotConn)
 		},
-		WroteRequest:         func(httptrace.WroteRequestInfo) { stamp(&t.written) },
+		WroteRequest: func(httptrace.WroteRequestInfo) { stamp(&t.written) },
 		GotFirstResponseByte: func() {
 			stamp(&t.firstByte)
 			if wall, ok := t.Arrival(); ok {

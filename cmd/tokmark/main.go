@@ -7,6 +7,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 
@@ -16,8 +17,13 @@ import (
 func main() {
 	sig := make(chan os.Signal, 2)
 	signal.Notify(sig, os.Interrupt, syscall.SIGTERM)
+	self, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		self = ""
+	}
 	os.Exit(Main(world{
-		Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr,
+		Executable: self,
+		Args:       os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())), Getenv: os.Getenv, Signals: sig,
 	}))
 }
@@ -29,6 +35,7 @@ type world struct {
 	Stdout, Stderr io.Writer
 	Terminal       bool // stderr is a terminal
 	Getenv         func(string) string
+	Executable     string // path of this program; empty: not known
 	Signals        <-chan os.Signal
 }
 
