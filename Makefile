@@ -11,7 +11,7 @@ LINT         := $(shell $(GO) env GOPATH)/bin/golangci-lint
 
 export CGO_ENABLED = 0
 
-.PHONY: build test race lint fuzz cross check clean
+.PHONY: build test race lint bench fuzz cross check clean
 
 build: ## the static binary bin/tokmark
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/tokmark ./cmd/tokmark
@@ -27,6 +27,12 @@ lint: ## golangci-lint, installed at the pinned version if it is not there
 	@$(LINT) version 2>/dev/null | grep -q '$(LINT_VERSION:v%=%)' || \
 		$(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	$(LINT) run ./...
+
+bench: build ## what the tool costs and how true its times are (Linux, two quiet cores; BENCH="-long 60s" for a release)
+	@test -x .cache/aiohttp/bin/python || { python3 -m venv .cache/aiohttp && .cache/aiohttp/bin/pip -q install aiohttp; } || true
+	@test -x .cache/bin/vegeta || GOBIN=$(CURDIR)/.cache/bin $(GO) install github.com/tsenart/vegeta/v12@v12.13.0 || true
+	$(GO) build -o bin/perf ./cmd/perf
+	bin/perf $(BENCH)
 
 fuzz: ## each fuzz target for FUZZTIME
 	@set -e; for pkg in $$($(GO) list ./...); do \

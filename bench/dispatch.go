@@ -33,6 +33,8 @@ type dispatch struct {
 	held   hold
 	excess atomic.Int64 // slots to take out when they come free
 
+	// idle hands sessions to goroutines that have carried one before.
+	idle    chan *session
 	carried sync.WaitGroup
 	left    atomic.Int64 // requests that may still be sent
 	sent    atomic.Int64
@@ -180,8 +182,8 @@ func (d *dispatch) take() (job, error) {
 	return j, j.err
 }
 
-// send starts the next session in a goroutine of its own. It holds a slot,
-// which the goroutine gives back.
+// send has the next session carried, in a goroutine of its own. It holds a
+// slot, which is given back.
 func (d *dispatch) send(ctx context.Context, due record.Time) error {
 	j, err := d.take()
 	if err != nil {
@@ -198,10 +200,12 @@ func (d *dispatch) send(ctx context.Context, due record.Time) error {
 		d.held.end(d.clock())
 	}
 	s := &session{dispatch: d, job: j, due: due, capWait: d.held.of(due)}
-	d.carried.Go(func() {
-		s.carry(ctx)
-		d.release(s.ended)
-	})
+	d.carried.Add(1)
+	select {
+	case d.idle <- s: // only a goroutine that waits takes it
+	default:
+		go d.carryAll(ctx, s)
+	}
 	return nil
 }
 
@@ -235,6 +239,17 @@ func (h *hold) of(due record.Time) time.Duration {
 		return 0
 	}
 	return h.to.Sub(max(due, h.from))
+}
+
+// carryAll carries a session, and then others as long as there are some to be
+// had at once: a goroutine that is used again has grown its stack already.
+// Nothing ever waits for one.
+func (d *dispatch) carryAll(ctx context.Context, s *session) {
+	for ok := true; ok; s, ok = <-d.idle {
+		s.carry(ctx)
+		d.release(s.ended)
+		d.carried.Done()
+	}
 }
 
 // claim takes one of the requests that may still be sent.

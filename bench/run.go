@@ -127,7 +127,8 @@ func (r *run) sampleWallClock() (stop func()) {
 func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phase) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d := &dispatch{run: r, phase: phase, stop: stop, end: record.Unset}
+	d := &dispatch{run: r, phase: phase, stop: stop, end: record.Unset, idle: make(chan *session)}
+	defer close(d.idle)
 	var schedule iter.Seq[time.Duration]
 	var sessions int64
 	var duration time.Duration

@@ -14,7 +14,7 @@ import (
 // spinFor is how long before the due time the timer fires; a tight loop covers
 // the rest. A yielding loop would keep the poller, and with it every read, off
 // the processor.
-const spinFor = 50 * time.Microsecond
+const spinFor = 30 * time.Microsecond
 
 // alarm waits on a timerfd that the runtime's own poller watches: some 20 µs
 // late where a runtime timer is 500, without a thread of its own.

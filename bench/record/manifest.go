@@ -83,6 +83,8 @@ type Manifest struct {
 	MeasureEnd   Time `json:"measure_end,omitzero"`
 
 	Outcome RunOutcome `json:"outcome"`
+	// SelfTest tells how good the client was at this load, if it was tried.
+	SelfTest *SelfTest `json:"self_test,omitempty"`
 	// Sent counts the measured requests handed to the transport, Unsent those
 	// that were due and never sent, MaxInFlight the most at one time.
 	Sent        int64 `json:"sent"`
@@ -91,6 +93,29 @@ type Manifest struct {
 	// ClockSteps is how often the wall clock, which kernel stamps are of, was
 	// set during the run.
 	ClockSteps int64 `json:"clock_steps,omitempty"`
+}
+
+// SelfTest is what tries of the client against the simulator showed, before and
+// after the run.
+type SelfTest struct {
+	Before *ClientTry `json:"before,omitempty"`
+	After  *ClientTry `json:"after,omitempty"`
+	// Headroom is how many times the events of the run the client still timed
+	// well; 0: not the run's own.
+	Headroom float64 `json:"headroom"`
+}
+
+// ClientTry is one try: how long after they were sent events were said to have
+// come.
+type ClientTry struct {
+	Streams  int           `json:"streams"`
+	Events   float64       `json:"events_per_s"`
+	ErrorP50 time.Duration `json:"event_error_p50_ns"`
+	ErrorP99 time.Duration `json:"event_error_p99_ns"`
+	TTFTP99  time.Duration `json:"ttft_error_p99_ns"`
+	Lost     int           `json:"events_lost"`
+	// Well: nothing was lost, and the error at p99 was within the limit.
+	Well bool `json:"well"`
 }
 
 // Build identifies the tool.
