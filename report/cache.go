@@ -26,6 +26,23 @@ type Cache struct {
 	// OfFullBlocks is the share of the tokens in whole cache blocks that hit,
 	// of first turns: in a warm run all of them can.
 	OfFullBlocks *float64 `json:"hit_rate_of_full_blocks,omitempty"`
+	// Server is the rate by the server's own counters, of all turns, and of
+	// others' requests if there were any.
+	Server *float64 `json:"server_hit_rate,omitempty"`
+}
+
+// rate is the hit rate of first turns: by usage, else by the server's counters
+// if there are no later turns.
+func (c *Cache) rate(t *tally) (v float64, told bool) {
+	switch {
+	case c == nil:
+		return 0, false
+	case c.FirstTurns != nil:
+		return *c.FirstTurns, true
+	case c.Server != nil && !t.cache.later:
+		return *c.Server, true
+	}
+	return 0, false
 }
 
 // The bounds of the rules about the cache.
@@ -50,6 +67,7 @@ type cache struct {
 	expected          int64
 	expects           bool // some request says what it expects
 	fullBlocks        int64
+	later             bool  // there are later turns
 	beyond, template  int64 // hits beyond what all prompts share; hits that the template may add
 }
 
@@ -57,6 +75,7 @@ func (t *tally) addCache(r *record.Record) {
 	if r.ExpectedCached.IsKnown() {
 		t.cache.expects = true
 	}
+	t.cache.later = t.cache.later || r.Turn > 0
 	if !r.Tokens.Input.IsKnown() || !r.Tokens.Cached.IsKnown() {
 		return
 	}
@@ -84,13 +103,15 @@ func (t *tally) addCache(r *record.Record) {
 
 func (t *tally) cacheResult() *Cache {
 	c := &t.cache
-	if c.requests == 0 && t.m.Cache.Mode == "" {
+	server := t.server.ratio(metricHits, metricQueries)
+	if c.requests == 0 && t.m.Cache.Mode == "" && server == nil {
 		return nil
 	}
 	out := &Cache{
 		Mode: t.m.Cache.Mode, Requests: c.requests,
 		HitRate:    ratio(float64(c.cached), float64(c.input)),
 		FirstTurns: ratio(float64(c.first), float64(c.firstInput)),
+		Server:     server,
 	}
 	switch {
 	case c.expects && c.firstInput > 0:
@@ -104,8 +125,11 @@ func (t *tally) cacheResult() *Cache {
 
 func cacheHitsInColdRun(t *tally, s *Summary) (string, Level) {
 	c := &t.cache
-	if t.m.Cache.Mode != record.CacheCold || c.firstInput == 0 {
+	if t.m.Cache.Mode != record.CacheCold {
 		return "", Valid
+	}
+	if c.firstInput == 0 {
+		return coldByCounters(t, s)
 	}
 	share := float64(c.beyond) / float64(c.firstInput)
 	if share <= coldHits {
@@ -115,13 +139,47 @@ func cacheHitsInColdRun(t *tally, s *Summary) (string, Level) {
 		100**s.Cache.FirstTurns, 100*share), Suspect
 }
 
-func cacheRateOff(t *tally, s *Summary) (string, Level) {
-	if t.m.Cache.Mode != record.CacheHitRate || s.Cache == nil || s.Cache.FirstTurns == nil || s.Cache.Expected == nil {
+// coldByCounters is cacheHitsInColdRun where no answer tells its cached tokens:
+// only the server's counters are left, and what its template hits is guessed.
+func coldByCounters(t *tally, s *Summary) (string, Level) {
+	rate, ok := s.Cache.rate(t)
+	if !ok || t.isl.n == 0 || t.isl.sum == 0 {
 		return "", Valid
 	}
-	got, want := *s.Cache.FirstTurns, *s.Cache.Expected
+	allowed := someTemplate * float64(t.isl.n) / float64(t.isl.sum)
+	if rate <= allowed+coldHits {
+		return "", Valid
+	}
+	return fmt.Sprintf("By the server's counters %.3g %% of the input came from the prefix cache, though every prompt was to be new.", 100*rate), Suspect
+}
+
+// cacheCountsDiffer compares what answers tell with what the server counted.
+func cacheCountsDiffer(t *tally, s *Summary) (string, Level) {
+	c := s.Cache
+	if c == nil || c.HitRate == nil || c.Server == nil {
+		return "", Valid
+	}
+	allowed := rateOff
+	if t.m.Dialect == "trtllm" { // which counts blocks, and no part of one
+		allowed += float64(cmp.Or(t.m.Cache.Block, someBlock)) * float64(t.cache.requests) / float64(t.cache.input)
+	}
+	if math.Abs(*c.HitRate-*c.Server) <= allowed {
+		return "", Valid
+	}
+	return fmt.Sprintf("The answers tell that %.3g %% of their input tokens were cached, the server's counters %.3g %%.", 100**c.HitRate, 100**c.Server), Suspect
+}
+
+func cacheRateOff(t *tally, s *Summary) (string, Level) {
+	got, told := s.Cache.rate(t)
+	if t.m.Cache.Mode != record.CacheHitRate || !told || s.Cache.Expected == nil {
+		return "", Valid
+	}
+	want := *s.Cache.Expected
 	// The chat template hits as well, which is nobody's fault.
-	extra := float64(t.cache.template) / float64(t.cache.firstInput)
+	extra := 0.0
+	if t.cache.firstInput > 0 {
+		extra = float64(t.cache.template) / float64(t.cache.firstInput)
+	}
 	if got >= want-rateOff && got <= want+extra+rateOff {
 		return "", Valid
 	}

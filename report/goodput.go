@@ -65,7 +65,7 @@ func CheckGoodput(objectives map[string]float64, streaming bool) error {
 	return errors.Join(errs...)
 }
 
-func sortedKeys(m map[string]float64) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

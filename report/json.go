@@ -131,6 +131,24 @@ func (s *Summary) fields() object {
 		o = append(o, field{"cache", s.Cache})
 	}
 	o = append(o, field{"client", s.Client})
+	if s.Server != nil {
+		o = append(o, field{"server", s.Server})
+	}
+	if s.Waterfall != nil {
+		o = append(o, field{"ttft_waterfall", s.Waterfall})
+	}
+	if s.Prefill != nil {
+		o = append(o, field{"prefill_cost", s.Prefill})
+	}
+	if s.Events != nil {
+		o = append(o, field{"events", s.Events})
+	}
+	if s.Speculation != nil {
+		o = append(o, field{"speculation", s.Speculation})
+	}
+	if s.Reasoning != nil {
+		o = append(o, field{"reasoning", s.Reasoning})
+	}
 	if s.First != nil {
 		o = append(o, field{"first_request", s.First})
 	}

@@ -21,7 +21,8 @@ type request struct {
 	own time.Duration
 	// values are those of followed metrics, in their units; NaN: missing.
 	values       [len(followed)]float64
-	isl, osl     int64 // -1: not known
+	isl, osl     int64 // -1: not known, as is
+	uncached     int64
 	turn         int32
 	class, model int32 // in tally.names
 	state        state
@@ -58,7 +59,7 @@ const (
 func (t *tally) newRequest(r *record.Record) *request {
 	t.requests = append(t.requests, request{
 		id: r.ID, start: r.Start, end: r.Start, own: ownLateness(r),
-		isl: -1, osl: -1, turn: int32(min(r.Turn, math.MaxInt32)),
+		isl: -1, osl: -1, uncached: -1, turn: int32(min(r.Turn, math.MaxInt32)),
 		class: t.name(r.Class), model: t.name(r.Model),
 	})
 	q := &t.requests[len(t.requests)-1]
@@ -87,6 +88,7 @@ func (q *request) keepValid(t *tally, r *record.Record) {
 	if n, ok := r.OSL(); ok {
 		q.osl = n
 	}
+	q.uncached = t.uncached(r)
 	of := func(m Metric) (float64, bool) { return m.Of(r) }
 	q.good = meets(t.goals, of)
 	q.goodInClass = q.good

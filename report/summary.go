@@ -64,6 +64,17 @@ type Summary struct {
 	// Cache tells of the server's prefix cache; nil if nobody did.
 	Cache  *Cache
 	Client Client
+	// Server is the server's side; nil if nothing is known of it.
+	Server *Server
+	// Waterfall says where the TTFT went; nil if no stream was valid.
+	Waterfall *Waterfall
+	// Prefill is nil where the lengths do not vary enough to tell.
+	Prefill *PrefillCost
+	// Events is nil if no stream has token counts, Speculation and Reasoning
+	// if there was none.
+	Events      *Events
+	Speculation *Speculation
+	Reasoning   *Reasoning
 	// Window is the steady part of the run; nil if no request was valid.
 	Window *Window
 }
@@ -177,8 +188,8 @@ func (s *Summary) Warned(code string) bool {
 }
 
 // Summarize makes the summary of a run from its manifest and records, in any
-// order, each used once, and from the samples of the client, which may be
-// none. A *record.LineError among the records is counted as a damaged line; any
+// order, each used once, and from the samples of the client and the server, which
+// may be none. A *record.LineError among the records is counted as a damaged line; any
 // other error ends it. Memory grows with 8 bytes for each gap between events
 // and some 200 for each request.
 func Summarize(m *record.Manifest, records iter.Seq2[*record.Record, error], samples []record.Sample, opt Options) (*Summary, error) {
@@ -193,6 +204,7 @@ func Summarize(m *record.Manifest, records iter.Seq2[*record.Record, error], sam
 	}
 	t := newTally(m)
 	t.keepSamples(samples)
+	t.readServer(samples)
 	for r, err := range records {
 		var damaged *record.LineError
 		switch {
@@ -260,6 +272,11 @@ func (t *tally) summary(opt Options) *Summary {
 	s.Cache = t.cacheResult()
 	s.Client = t.client()
 	s.Window = t.steadyWindow(opt, s)
+	s.Server = t.serverResult(s)
+	s.Waterfall = t.waterfallResult()
+	s.Prefill = t.prefillCost()
+	s.Events = t.eventsResult()
+	s.Speculation, s.Reasoning = t.speculation(), t.reasoningResult()
 	s.judge(t)
 	return s
 }

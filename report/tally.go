@@ -21,13 +21,17 @@ type tally struct {
 	goals      []goal
 	classGoals map[string][]goal // of classes that have their own
 
-	requests []request             // measured ones that were sent
-	follow   [len(followed)]Metric // the zero Metric, which has no value, if it means nothing here
-	names    []string              // of classes and models
-	nameOf   map[string]int32
-	health   health
-	lengths  lengths
-	cache    cache
+	requests  []request             // measured ones that were sent
+	follow    [len(followed)]Metric // the zero Metric, which has no value, if it means nothing here
+	names     []string              // of classes and models
+	nameOf    map[string]int32
+	health    health
+	lengths   lengths
+	cache     cache
+	server    serverWindow
+	served    served
+	events    events
+	waterfall waterfall
 
 	clientSamples []record.Sample
 
@@ -229,6 +233,7 @@ func (t *tally) addSent(r *record.Record) {
 	if r.Due.IsSet() {
 		t.dues.add(r.Due)
 	}
+	t.served.add(r)
 	end := r.Start
 	if last, ok := r.LastOutput(); ok {
 		end = max(end, last)
@@ -335,6 +340,9 @@ func (t *tally) addValid(r *record.Record) {
 	t.addOddities(r, osl, oslKnown)
 	t.addLengths(r)
 	t.addCache(r)
+	t.served.addValid(r)
+	t.addStream(r)
+	t.addWaterfall(r)
 }
 
 func (t *tally) histogram(tag string, d time.Duration, ok bool) {

@@ -74,6 +74,14 @@ const (
 	CacheHitsInColdRun    = "cache_hits_in_cold_run"
 	CacheRateOff          = "cache_rate_off"
 	CacheNotWarm          = "cache_not_warm"
+
+	CacheCountsDiffer = "cache_counts_differ"
+	ConditionsChanged = "conditions_changed"
+	OtherTraffic      = "other_traffic"
+	ServerCountsOff   = "server_counts_off"
+	ServerTimesApart  = "server_times_apart"
+	ServerMetrics     = "server_metrics"
+	TTFTUnexplained   = "ttft_unexplained"
 )
 
 // The bounds that the rules use.
@@ -128,6 +136,13 @@ var rules = []rule{
 	{CacheHitsInColdRun, "TTFT is too good: clear the cache, use a fresh salt, or do not repeat a seed and salt on a running server.", cacheHitsInColdRun},
 	{CacheRateOff, "Warm up so that the shared prefixes are cached, check that they fit in the cache, and that it is on.", cacheRateOff},
 	{CacheNotWarm, "TTFT is not that of a warm cache: check that prefix caching is on and that the prompts fit in.", cacheNotWarm},
+	{CacheCountsDiffer, "One of the two is wrong, or counts the prompts of others; do not compare TTFT by either before that is settled.", cacheCountsDiffer},
+	{ConditionsChanged, "What was measured is no one system: keep the server as it is, and run again.", conditionsChanged},
+	{OtherTraffic, "Measure when nobody else uses the server; its own counters and means hold the others too.", otherTraffic},
+	{ServerCountsOff, "A proxy's cache or another replica may have answered, the server may count a moment later, or its tokens by another rule.", serverCountsOff},
+	{TTFTUnexplained, "The report's table of the first token has the parts.", ttftUnexplained},
+	{ServerTimesApart, "Its clock starts at arrival and stops before the network: look for a proxy, a queue before the server, buffering, or failed requests in its means.", serverTimesApart},
+	{ServerMetrics, "Nothing of the server's own figures is shown that may be wrong.", serverMetrics},
 	{PartialRun, "The numbers hold for what was measured until then; run again for a whole result.",
 		func(t *tally, s *Summary) (string, Level) {
 			switch {

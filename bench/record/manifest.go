@@ -74,6 +74,8 @@ type Manifest struct {
 	Dropped []DroppedField `json:"dropped_fields,omitempty"`
 	// Input lists what was skipped in the input file.
 	Input *Input `json:"input,omitempty"`
+	// Imported tells that another tool made the measurement; nil: we did.
+	Imported *Import `json:"imported,omitempty"`
 
 	// Origin is the wall time of offset 0. It serves people only: no interval
 	// is ever computed from it.
@@ -235,6 +237,14 @@ type Input struct {
 	Skipped []SkippedLine `json:"skipped,omitempty"`
 	// Reordered: the rows of a trace were not in the order of their times.
 	Reordered bool `json:"reordered,omitempty"`
+}
+
+// Import says where the records of a run come from that tokmark did not make.
+type Import struct {
+	File   string `json:"file"`
+	Format string `json:"format"`
+	// Missing tells what the file does not, in words.
+	Missing []string `json:"missing,omitempty"`
 }
 
 // SkippedLine is one line (or record) of an input file that was not used.

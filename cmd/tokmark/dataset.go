@@ -51,7 +51,7 @@ a file that --input-file reads back to the same requests.`,
 			return showDataset(w, o, out)
 		},
 	}
-	o.bind(c.Flags())
+	showGroups(c, o.bind(c.Flags())[1:3])
 	c.Flags().StringVar(&out, "out", "", "write the requests to a `file`")
 	return c
 }

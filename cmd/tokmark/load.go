@@ -18,10 +18,12 @@ import (
 
 // loadOptions say when requests are sent, and how many.
 type loadOptions struct {
-	concurrency                int
+	concurrencies, rates       levels // several make a sweep
+	concurrency                int    // of this run
 	concurrencyRamp, rateRamp  float64
 	concurrencyStages          []string
-	requestRate                float64
+	requestRate                float64 // of this run
+	repeat                     int
 	rateStages                 []string
 	arrivalPattern             string
 	arrivalSmoothness          float64
@@ -42,10 +44,12 @@ type loadOptions struct {
 const byDefault = 1
 
 func (o *loadOptions) bindLoad(fs *pflag.FlagSet) {
-	fs.IntVar(&o.concurrency, "concurrency", 1, "sessions in flight (a session of one turn is a request); with a rate: the most in flight")
+	o.concurrencies = levels{1}
+	fs.Var(&o.concurrencies, "concurrency", "sessions in flight (a session of one turn is a request); with a rate: the most in flight; several, as 1,8,64: a sweep")
 	fs.Float64Var(&o.concurrencyRamp, "concurrency-ramp-duration", 0, "`seconds` over which the concurrency grows from 1")
 	fs.StringSliceVar(&o.concurrencyStages, "concurrency-stages", nil, "concurrency over time, as `30s:1-64,60s:64,10s:8`: each a duration and a level, or a ramp between two")
-	fs.Float64Var(&o.requestRate, "request-rate", 0, "requests per second, sent when due whether or not others have ended")
+	fs.Var(&o.rates, "request-rate", "requests per second, sent when due whether or not others have ended; several: a sweep")
+	fs.IntVar(&o.repeat, "repeat", 1, "make the run so many times, each with fresh prompts, and show how far they lie apart")
 	fs.Float64Var(&o.rateRamp, "request-rate-ramp-duration", 0, "`seconds` over which the rate grows from 0")
 	fs.StringSliceVar(&o.rateStages, "request-rate-stages", nil, "rate over time, as `30s:1-20,60s:20`")
 	fs.StringVar(&o.arrivalPattern, "arrival-pattern", "poisson", "with a rate: constant, poisson or gamma")
@@ -70,6 +74,12 @@ func (o *loadOptions) bindLoad(fs *pflag.FlagSet) {
 func (o *loadOptions) scheduled() bool { return o.requestRate > 0 || len(o.rateStages) > 0 }
 
 func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
+	if len(o.concurrencies) > 0 && o.concurrency == 0 {
+		o.concurrency = int(o.concurrencies[0])
+	}
+	if len(o.rates) > 0 {
+		o.requestRate = o.rates[0]
+	}
 	if (o.scheduled() || o.users > 0) && !fs.Changed("concurrency") {
 		o.concurrency = 0
 	}
@@ -84,10 +94,13 @@ func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 		case d > 0:
 			o.duration = d.Seconds()
 		default:
-			o.requestCount = max(10, 2*int64(max(o.concurrency, o.users)))
+			o.requestCount = defaultRequests(max(o.concurrency, o.users))
 		}
 	}
 }
+
+// defaultRequests is AIPerf's default number of requests.
+func defaultRequests(concurrency int) int64 { return max(10, 2*int64(concurrency)) }
 
 // stagesDuration is how long the stages given take; 0: there are none, or the
 // last has no end.
@@ -105,11 +118,21 @@ func (o *loadOptions) stagesDuration() time.Duration {
 func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
-	if fs.Changed("concurrency") && o.concurrency < 1 {
-		bad("--concurrency %d: it must be at least 1", o.concurrency)
+	for _, c := range o.concurrencies {
+		if !(c >= 1 && c == math.Trunc(c) && c < math.MaxInt32) {
+			bad("--concurrency %v: it must be a whole number of at least 1", c)
+		}
 	}
-	if fs.Changed("request-rate") && !(o.requestRate > 0 && !math.IsInf(o.requestRate, 1)) {
-		bad("--request-rate %v: it must be above 0", o.requestRate)
+	for _, r := range o.rates {
+		if !(r > 0 && !math.IsInf(r, 1)) {
+			bad("--request-rate %v: it must be above 0", r)
+		}
+	}
+	if len(o.rates) > 1 && len(o.concurrencies) > 1 {
+		bad("--request-rate and --concurrency: only one of the two can be swept")
+	}
+	if o.repeat < 1 {
+		bad("--repeat %d: it must be at least 1", o.repeat)
 	}
 	if p := arrival.Pattern(o.arrivalPattern); p != arrival.Constant && p != arrival.Poisson && p != arrival.Gamma {
 		bad("--arrival-pattern %s: use constant, poisson or gamma", o.arrivalPattern)

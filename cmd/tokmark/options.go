@@ -41,6 +41,7 @@ type options struct {
 	serverMetrics                   bool
 	gpuTelemetry                    string
 	exactOutput                     bool
+	selftest                        bool
 
 	// load
 	loadOptions
@@ -53,7 +54,7 @@ type options struct {
 
 	goodput                 string
 	artifactDir, exportData string
-	ui                      string
+	ui, window              string
 	printConfig             bool
 }
 
@@ -80,16 +81,23 @@ var aliases = map[string]string{
 	"ui-type":             "ui",
 }
 
-func (o *options) bind(fs *pflag.FlagSet) {
+func (o *options) bind(fs *pflag.FlagSet) []flagGroup {
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if to, ok := aliases[name]; ok {
 			name = to
 		}
 		return pflag.NormalizedName(name)
 	})
+	return []flagGroup{
+		group(fs, "Server", o.bindTarget),
+		group(fs, "Load: when requests are sent, and how many", o.bindLoad),
+		group(fs, "Workload: what is asked", o.bindWorkload),
+		group(fs, "Result", o.bindResult),
+	}
+}
+
+func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.models, "model", "m", nil, "model to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
-	fs.StringVar(&o.modelSelection, "model-selection-strategy", "round_robin", "with several models: round_robin or random")
-	fs.Float64SliceVar(&o.modelWeights, "model-weights", nil, "shares of the models, in their order; makes the selection random")
 	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
 	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat or completions")
 	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (/v1/chat/completions, /v1/completions)")
@@ -100,33 +108,38 @@ func (o *options) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.usage, "usage", true, "ask for token counts in the stream (stream_options.include_usage)")
 	fs.BoolVar(&o.perChunkUsage, "per-chunk-usage", false, "ask for token counts in every event (continuous_usage_stats)")
 	fs.BoolVar(&o.legacyMax, "use-legacy-max-tokens", false, "limit chat output by max_tokens instead of max_completion_tokens")
+	fs.BoolVar(&o.exactOutput, "exact-output", true, "where the dialect can, make answers go on to exactly --osl tokens")
 	fs.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
 	fs.BoolVar(&o.simulate, "simulate", false, "measure the embedded simulator instead of a server")
-	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
+	fs.StringVar(&o.modelSelection, "model-selection-strategy", "round_robin", "with several models: round_robin or random")
+	fs.Float64SliceVar(&o.modelWeights, "model-weights", nil, "shares of the models, in their order; makes the selection random")
 	fs.StringVar(&o.dialect, "dialect", "", "how the server speaks (default: found out): "+strings.Join(target.Names(), ", "))
 	fs.StringArrayVar(&o.conditions, "condition", nil, "a fact about the server that it does not tell, as `name=value` (precision=fp8); may be given again")
-	fs.BoolVar(&o.exactOutput, "exact-output", true, "where the dialect can, make answers go on to exactly --osl tokens")
-	fs.BoolVar(&o.serverMetrics, "server-metrics", true, "read the server's own metrics during the run, where the dialect has them")
-	fs.StringVar(&o.gpuTelemetry, "gpu-telemetry", "", "`URL` of a DCGM exporter to read during the run")
-
-	o.bindLoad(fs)
+	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
 	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
 	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
 	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")
 	fs.Float64Var(&o.totalSeconds, "request-timeout-seconds", 600, "limit on a whole request in `seconds`; 0: none")
+}
 
-	o.bindWorkload(fs)
-
-	fs.StringVar(&o.goodput, "goodput", "", "objectives that make a request good, as `\"time_to_first_token:300 inter_token_latency:30\"`")
+func (o *options) bindResult(fs *pflag.FlagSet) {
 	fs.StringVar(&o.artifactDir, "artifact-dir", "", "directory for the run (default: a new one in artifacts/)")
 	fs.StringVar(&o.exportData, "export-level", "records", "records, or raw: with the text of the answers")
+	fs.StringVar(&o.goodput, "goodput", "", "objectives that make a request good, as `\"time_to_first_token:300 inter_token_latency:30\"`")
+	fs.StringVar(&o.window, "window", "auto", "steady-state window shown beside the whole run: auto, all, or FROM:TO in seconds")
+	fs.BoolVar(&o.serverMetrics, "server-metrics", true, "read the server's own metrics during the run, where the dialect has them")
+	fs.StringVar(&o.gpuTelemetry, "gpu-telemetry", "", "`URL` of a DCGM exporter to read during the run")
+	fs.BoolVar(&o.selftest, "selftest", false, "try this machine as a client at the run's own load, before and after, and say how much room it has")
 	fs.StringVar(&o.ui, "ui", "auto", "progress on stderr: auto, simple (log lines) or none")
 	fs.BoolVar(&o.printConfig, "print-config", false, "print the effective configuration and stop")
 }
 
 // loadTouched reports whether the load was set in any way.
 func loadTouched(fs *pflag.FlagSet) bool {
-	for _, name := range []string{"concurrency", "request-rate", "request-count", "benchmark-duration", "isl", "osl", "input-file"} {
+	for _, name := range []string{
+		"concurrency", "request-rate", "request-rate-stages", "concurrency-stages", "user-centric-rate", "request-count", "num-sessions",
+		"benchmark-duration", "isl", "osl", "sequence-distribution", "class", "input-file",
+	} {
 		if fs.Changed(name) {
 			return true
 		}
@@ -141,7 +154,7 @@ func (o *options) complete(fs *pflag.FlagSet, getenv func(string) string) {
 	}
 	if o.simulate && !loadTouched(fs) {
 		// Enough to see the whole report in some ten seconds.
-		o.concurrency, o.requestCount, o.osl = 8, 80, 100
+		o.concurrencies, o.requestCount, o.osl = levels{8}, 80, 100
 	}
 	o.completeLoad(fs)
 }
@@ -159,6 +172,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	}))
 	if o.exportData != "records" && o.exportData != "raw" {
 		bad("--export-level %s: use records or raw", o.exportData)
+	}
+	if err := (report.Options{Window: o.window}).Validate(); err != nil {
+		bad("--window: %w", err)
 	}
 	if !slices.Contains([]string{"auto", "simple", "none", "dashboard"}, o.ui) {
 		bad("--ui %s: use auto, simple or none", o.ui)

@@ -33,7 +33,7 @@ connection open). Nothing is measured that deserves the name; it shows what "run
 			return probe(c.Context(), w, o)
 		},
 	}
-	o.bind(c.Flags())
+	showGroups(c, o.bind(c.Flags())[:1])
 	return c
 }
 

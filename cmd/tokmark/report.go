@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,7 +19,7 @@ import (
 )
 
 func newReport(w *world) *cobra.Command {
-	var format string
+	var format, window string
 	c := &cobra.Command{
 		Use:   "report DIR",
 		Short: "Report a run again from its directory",
@@ -28,11 +30,15 @@ it went.`,
   tokmark report artifacts/run-1 --format json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := report.Load(record.Dir(args[0]), report.Options{})
+			s, err := load(record.Dir(args[0]), window)
 			if errors.Is(err, record.ErrNoRun) {
 				return usage(err)
 			}
 			if err != nil {
+				var e *exitError
+				if errors.As(err, &e) {
+					return err
+				}
 				return &exitError{code: exitFailed, err: err}
 			}
 			switch format {
@@ -55,7 +61,27 @@ it went.`,
 		},
 	}
 	c.Flags().StringVar(&format, "format", "text", "text, json or csv")
+	c.Flags().StringVar(&window, "window", "", "steady-state window: auto, all, or FROM:TO in seconds (default: as the run had it)")
 	return c
+}
+
+// reportGC is the collector's setting while a directory is read.
+const reportGC = 50
+
+// load summarizes a run directory, with the run's own window if none is given.
+func load(dir record.Dir, window string) (*report.Summary, error) {
+	if window == "" {
+		if m, err := dir.ReadManifest(); err == nil {
+			_ = json.Unmarshal(m.Config["window"], &window) // older runs have none
+		}
+	}
+	opt := report.Options{Window: window}
+	if err := opt.Validate(); err != nil {
+		return nil, usagef("--window: %w", err)
+	}
+	// A million records want memory enough: collect more often than usual.
+	defer debug.SetGCPercent(debug.SetGCPercent(reportGC))
+	return report.Load(dir, opt)
 }
 
 // writeSummaries writes the files that are made from the records.

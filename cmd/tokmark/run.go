@@ -59,77 +59,100 @@ option name (request-rate: 4); the command line wins.`,
 			if err := o.validate(fs); err != nil {
 				return usage(err)
 			}
-			config := effective(fs, o)
 			if o.printConfig {
-				text, err := scenarioYAML(config, fs)
+				text, err := scenarioYAML(effective(fs, o), fs)
 				if err != nil {
 					return err
 				}
 				_, err = w.Stdout.Write(text)
 				return err
 			}
-			m := &record.Manifest{
-				Schema: record.ManifestSchema, Tool: build(), Command: maskedCommand(w.Args, o), Config: config,
-				Outcome: record.RunRunning, MeasureStart: record.Unset, MeasureEnd: record.Unset,
-			}
-			return runOnce(c.Context(), w, o, m)
+			return runSeries(c.Context(), w, o, fs)
 		},
 	}
-	o.bind(c.Flags())
+	showGroups(c, o.bind(c.Flags()))
 	return c
 }
 
-// runOnce makes one run and reports it.
-func runOnce(ctx context.Context, w *world, o *options, m *record.Manifest) error {
+// runOnce makes one run and reports it. The summary comes with an error too, if
+// there is one to be had.
+func runOnce(ctx context.Context, w *world, o *options, m *record.Manifest) (*report.Summary, error) {
 	if o.simulate {
 		stop, err := o.startSimulator()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		defer stop()
 		m.Target.Simulated = true
 	}
+	p, err := prepare(ctx, w, o, m)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := p.execute(ctx, w, m)
+	if err != nil {
+		return nil, err
+	}
+	return finish(w, o, dir, m)
+}
+
+// prepared is a server that is known: what is asked can be put to it.
+type prepared struct {
+	o        *options
+	endpoint *url.URL
+	plan     bench.Plan
+	known    *settled
+}
+
+// prepare finds out about the server and writes it into the manifest.
+func prepare(ctx context.Context, w *world, o *options, m *record.Manifest) (*prepared, error) {
 	endpoint, header, err := o.address(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	plan, err := o.plan(endpoint, header, m)
 	if err != nil {
-		return usage(err)
+		return nil, usage(err)
 	}
 	known, err := o.settle(ctx, w, &plan, m)
+	return &prepared{o: o, endpoint: endpoint, plan: plan, known: known}, err
+}
+
+// execute makes one run, into a directory of its own.
+func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (record.Dir, error) {
+	o, plan := p.o, p.plan
+	asked, err := o.work(m, p.known)
 	if err != nil {
-		return err
-	}
-	asked, err := o.work(m, known)
-	if err != nil {
-		return usage(err)
+		return "", usage(err)
 	}
 	defer asked.close()
 	if err := o.putLoad(&plan, asked, m); err != nil {
-		return usage(err)
+		return "", usage(err)
 	}
-	fillManifest(m, o, endpoint)
+	fillManifest(m, o, p.endpoint)
 
 	dir, err := o.runDir(m)
 	if err != nil {
-		return usage(err)
+		return "", usage(err)
 	}
 	writer, err := dir.NewWriter()
 	if err != nil {
-		return usage(err)
+		return dir, usage(err)
 	}
 	m.Origin = time.Now()
 	plan.Origin = m.Origin
 	m.ID = filepath.Base(string(dir))
 	plan.RequestIDPrefix = m.ID + "-"
 	if err := dir.WriteManifest(m); err != nil {
-		return errors.Join(usage(err), writer.Close())
+		return dir, errors.Join(usage(err), writer.Close())
 	}
-	if err := measure(ctx, w, o, plan, known, dir, writer, m); err != nil {
-		return err
+	if o.selftest {
+		fmt.Fprintln(w.Stderr, "tokmark: trying this machine as a client")
+		if err := tryClient(ctx, w, m, max(o.concurrency, o.users), 0, false); err != nil {
+			return dir, errors.Join(err, writer.Close())
+		}
 	}
-	return finish(w, dir, m)
+	return dir, measure(ctx, w, o, plan, p.known, dir, writer, m)
 }
 
 // address is where requests go and the headers they have, once the server is
@@ -220,6 +243,9 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 			m.Changed = append(m.Changed, fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After))
 		}
 	}
+	if elapsed := (res.MeasureEnd - res.MeasureStart); o.selftest && err == nil && res.Outcome == record.RunCompleted && elapsed > 0 {
+		err = tryClient(ctx, w, m, int(res.MaxInFlight), float64(plan.Gauge.Chunks.Load())/time.Duration(elapsed).Seconds(), true)
+	}
 	if err := errors.Join(err, keepErr, sampleErr, writer.Close(), dir.WriteManifest(m)); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("run: %w", err), hint: "what was measured so far is in " + string(dir)}
 	}
@@ -228,22 +254,22 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 
 // finish writes the summaries, prints the report, and says how the run went
 // through the exit code.
-func finish(w *world, dir record.Dir, m *record.Manifest) error {
-	s, err := report.Load(dir, report.Options{})
+func finish(w *world, o *options, dir record.Dir, m *record.Manifest) (*report.Summary, error) {
+	s, err := report.Load(dir, report.Options{Window: o.window})
 	if err != nil {
-		return err
+		return s, err
 	}
 	if err := writeSummaries(dir, s); err != nil {
-		return err
+		return s, err
 	}
 	if err := printReport(w.Stdout, s); err != nil {
-		return err
+		return s, err
 	}
 	fmt.Fprintf(w.Stderr, "run directory: %s\n", dir)
 	if m.Outcome == record.RunInterrupted || m.Outcome == record.RunAborted {
-		return &exitError{code: exitInterrupted}
+		return s, &exitError{code: exitInterrupted}
 	}
-	return verdictError(s)
+	return s, verdictError(s)
 }
 
 // plan is how requests are sent, without what they ask and when.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/selftest"
 	"github.com/tokmark/tokmark/bench/transport"
 )
@@ -169,4 +170,50 @@ func selftestStep(ctx context.Context, w *world, shape selftest.Shape) (r selfte
 		return r, &exitError{code: exitFailed, err: err}
 	}
 	return r, nil
+}
+
+// The try of a client beside a run: as long as that, doubled so often at most,
+// and with so many events a stream where the run's own are not known yet.
+const (
+	tryFor      = time.Second
+	tryDoubled  = 3
+	tryEvents   = 50
+	tryLimit    = time.Millisecond
+	tryLongest  = 2000 // streams: a short try of more would only open connections
+	leastEvents = 10
+)
+
+// tryClient measures the simulator at a load like the run's. The after-run try
+// is repeated at twice the events as long as it goes well.
+func tryClient(ctx context.Context, w *world, m *record.Manifest, streams int, events float64, after bool) error {
+	streams = min(max(streams, 1), tryLongest)
+	if events == 0 {
+		events = tryEvents * float64(streams)
+	}
+	shape := selftest.Shape{Streams: streams, Events: max(events, leastEvents), For: tryFor}
+	if m.SelfTest == nil {
+		m.SelfTest = &record.SelfTest{}
+	}
+	for i := range tryDoubled {
+		r, err := selftestStep(ctx, w, shape)
+		if err != nil {
+			return err
+		}
+		try := &record.ClientTry{
+			Streams: streams, Events: r.Rate, ErrorP50: r.Event.P50, ErrorP99: r.Event.P99, TTFTP99: r.TTFT.P99, Lost: r.Lost, Well: r.Within(tryLimit),
+		}
+		if !after {
+			m.SelfTest.Before = try
+			return nil
+		}
+		if i == 0 {
+			m.SelfTest.After = try
+		}
+		if !try.Well {
+			return nil
+		}
+		m.SelfTest.Headroom = max(m.SelfTest.Headroom, r.Rate/max(events, leastEvents))
+		shape.Events *= 2
+	}
+	return nil
 }

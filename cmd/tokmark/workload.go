@@ -54,6 +54,7 @@ type workloadOptions struct {
 
 	randomSeed uint64
 	salt       string
+	first      int // session that the measurement begins with
 }
 
 func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
@@ -277,6 +278,9 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 		}
 	} else if err := o.file(w, m, made, count); err != nil {
 		return nil, err
+	}
+	if o.first > 0 {
+		w.Source = shifted{Source: w.Source, by: o.first}
 	}
 	if o.entries > 0 {
 		w.Source = workloads.Cycle{Source: w.Source, N: o.entries}

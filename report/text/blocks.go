@@ -48,12 +48,10 @@ var intervalTags = []string{"time_to_first_token", "inter_token_latency", "reque
 
 func (p *page) intervals(s *report.Summary) {
 	t := newTable()
-	t.AppendHeader(table.Row{"metric", "p50", "from", "to", "p99", "from", "to", "method"})
-	t.SetColumnConfigs(rightAligned(2, 7))
-	worth := false // saying
+	t.Style().Options.SeparateHeader = false
 	for _, tag := range intervalTags {
 		r, ok := s.Metric(tag)
-		if !ok || r.Intervals == nil {
+		if !ok || r.Intervals == nil || !r.Intervals.Known() {
 			continue
 		}
 		row := table.Row{r.Name()}
@@ -62,21 +60,20 @@ func (p *page) intervals(s *report.Summary) {
 				continue
 			}
 			v, _ := r.Statistic.Percentile(percent)
-			row = append(row, figure(v), orDash(r.Intervals.Of[i].Low), orDash(r.Intervals.Of[i].High))
+			of := r.Intervals.Of[i]
+			row = append(row, fmt.Sprintf("p%g %s [%s, %s]", percent, figure(v), orDash(of.Low), orDash(of.High)))
 		}
-		method := "order statistics of " + figure(float64(r.Intervals.Count))
+		method := "of " + figure(float64(r.Intervals.Count))
 		if r.Intervals.Bootstrap {
-			method = fmt.Sprintf("block bootstrap, %s worth %s", figure(float64(r.Intervals.Count)), figure(r.Intervals.Effective))
+			method += " worth " + figure(r.Intervals.Effective)
 		}
-		worth = worth || r.Intervals.Known()
 		t.AppendRow(append(row, method))
 	}
-	if !worth {
+	if t.Length() == 0 {
 		return
 	}
-	p.title("INTERVALS, " + share(report.IntervalLevel))
+	p.title("INTERVALS, " + share(report.IntervalLevel) + " (order statistics; \"worth\": block bootstrap of dependent requests; -: too few)")
 	p.render(t)
-	p.buf.WriteString("-: too few requests to tell.\n")
 }
 
 func (p *page) window(s *report.Summary) {
@@ -84,45 +81,40 @@ func (p *page) window(s *report.Summary) {
 	if w == nil {
 		return
 	}
-	p.title("STEADY STATE")
 	span := fmt.Sprintf("%s s to %s s of %s s, %d requests", figure(w.From), figure(w.To), figure(w.Run), w.Requests)
 	switch {
 	case w.Mode == report.WindowSet:
-		p.item("window", blockKey, span+" (as asked)")
+		span += " (as asked)"
 	case w.Mode == report.WindowAll:
-		p.item("window", blockKey, "the whole run (as asked)")
+		span = "the whole run (as asked)"
 	case w.Note != "":
-		p.item("window", blockKey, "the whole run: "+w.Note)
+		span = "the whole run: " + w.Note
 	case w.Whole:
-		p.item("window", blockKey, "the whole run: it is steady from start to end")
-	default:
-		p.item("window", blockKey, span+" (found in requests in flight, tokens and TTFT over time)")
+		span = "the whole run: it is steady from start to end"
 	}
-	if len(w.Figures) == 0 {
-		return
-	}
-	t := newTable()
-	t.AppendHeader(table.Row{"figure", "whole run", "window", "difference"})
-	t.SetColumnConfigs(rightAligned(2, 4))
+	var differ []string
 	for _, f := range w.Figures {
 		if !f.Differs() {
 			continue
 		}
-		name := f.Label + " (" + f.Unit + ")"
+		name := f.Label
 		if f.Percent > 0 {
-			name = f.Label + " p" + strconv.FormatFloat(f.Percent, 'g', -1, 64) + " (" + f.Unit + ")"
+			name += " p" + strconv.FormatFloat(f.Percent, 'g', -1, 64)
 		}
 		difference := "-"
 		if f.Run > 0 {
 			difference = signed(f.Window/f.Run - 1)
 		}
-		t.AppendRow(table.Row{name, figure(f.Run), figure(f.Window), difference})
+		differ = append(differ, fmt.Sprintf("%s %s %s (%s)", name, figure(f.Window), f.Unit, difference))
 	}
-	if t.Length() == 0 {
-		p.item("figures", blockKey, "all headline figures of the window are within 5 % of the whole run's")
-		return
+	switch {
+	case len(w.Figures) == 0:
+	case differ == nil:
+		span += "; its headline figures are within 5 % of the whole run's"
+	default:
+		span += "; there, against the whole run: " + strings.Join(differ, ", ")
 	}
-	p.render(t)
+	p.sentence("STEADY STATE", span)
 }
 
 // groupWidth is what the figures leave for the name of a group.
@@ -167,7 +159,6 @@ func (p *page) lengths(s *report.Summary) {
 	if l == nil {
 		return
 	}
-	p.title("LENGTHS, ASKED AND GOT")
 	var parts []string
 	for _, one := range []struct {
 		name string
@@ -177,6 +168,13 @@ func (p *page) lengths(s *report.Summary) {
 			parts = append(parts, one.name+" "+figure(*one.mean))
 		}
 	}
+	if l.Template != nil && l.ServerInput != nil {
+		parts[len(parts)-1] += " without its template (" + figure(*l.Template) + ")"
+	}
+	if l.ServerToAsked != nil && l.ServerToOwn == nil && l.OwnToAsked == nil {
+		parts = append(parts, deviation("off", l.ServerToAsked))
+		l = &report.Lengths{AskedOutput: l.AskedOutput, Output: l.Output, OutputToAsked: l.OutputToAsked}
+	}
 	for _, one := range []struct {
 		name string
 		d    *report.Deviation
@@ -185,14 +183,11 @@ func (p *page) lengths(s *report.Summary) {
 			parts = append(parts, deviation(one.name, one.d))
 		}
 	}
-	if l.Template != nil {
-		parts = append(parts, "chat template of "+figure(*l.Template)+" left out")
-	}
 	if len(parts) > 0 {
 		p.item("input", blockKey, strings.Join(parts, ", "))
 	}
 	if l.OutputToAsked != nil {
-		p.item("output", blockKey, "asked "+orUnknown(l.AskedOutput)+", got "+orUnknown(l.Output)+", "+deviation("got to asked", l.OutputToAsked))
+		p.item("output", blockKey, "asked "+orUnknown(l.AskedOutput)+", got "+orUnknown(l.Output)+", "+deviation("off", l.OutputToAsked))
 	}
 }
 
@@ -205,22 +200,27 @@ func (p *page) cache(s *report.Summary) {
 	if c == nil {
 		return
 	}
-	p.title("PREFIX CACHE")
+	var parts []string
 	if c.Mode != "" {
-		p.item("mode", blockKey, clean(c.Mode, 40))
+		parts = append(parts, clean(c.Mode, 40))
 	}
-	text := "the server does not tell"
 	if c.HitRate != nil {
-		text = share(*c.HitRate) + " of the input tokens"
+		text := share(*c.HitRate) + " of input tokens hit by usage"
 		if c.FirstTurns != nil && *c.FirstTurns != *c.HitRate {
 			text += ", " + share(*c.FirstTurns) + " in first turns"
 		}
-		text += fmt.Sprintf(" (%d answers tell)", c.Requests)
+		parts = append(parts, text+fmt.Sprintf(" (%d answers)", c.Requests))
 	}
-	p.item("hits", blockKey, text)
+	if c.Server != nil {
+		parts = append(parts, share(*c.Server)+" by the server's counters")
+	}
+	if c.HitRate == nil && c.Server == nil {
+		parts = append(parts, "the server does not tell of hits")
+	}
 	if c.Expected != nil {
-		p.item("expected", blockKey, share(*c.Expected)+" of the input tokens of first turns")
+		parts = append(parts, share(*c.Expected)+" expected in first turns")
 	}
+	p.sentence("PREFIX CACHE", strings.Join(parts, "; "))
 }
 
 func (p *page) client(s *report.Summary) {
@@ -229,7 +229,7 @@ func (p *page) client(s *report.Summary) {
 	if l := c.Lateness; l != nil {
 		text := ends(l) + " late by our own doing"
 		if c.LatenessShare != nil {
-			text += ", " + share(*c.LatenessShare) + " of the time in flight"
+			text += ", " + share(*c.LatenessShare) + " of the time"
 		}
 		p.item("sending", blockKey, text)
 	}
@@ -249,47 +249,37 @@ func (p *page) client(s *report.Summary) {
 		}
 		p.item("receiving", blockKey, text)
 	}
-	if c.SchedP99 != nil || c.GCPauseMax != nil {
-		var parts []string
-		if c.SchedP99 != nil {
-			parts = append(parts, "scheduler latency p99 "+figure(*c.SchedP99)+", max "+orUnknown(c.SchedMax)+" ms")
+	var parts []string
+	if c.CPU != nil {
+		procs := "?"
+		if c.Procs > 0 {
+			procs = strconv.Itoa(c.Procs)
 		}
-		if c.GCPauseMax != nil {
-			parts = append(parts, "longest GC pause "+figure(*c.GCPauseMax)+" ms")
-		}
-		p.item("runtime", blockKey, strings.Join(parts, ", "))
+		parts = append(parts, figure(*c.CPU)+" of "+procs+" cores used, at most "+orUnknown(c.CPUMax))
 	}
-	if c.CPU != nil || c.MachineCPU != nil {
-		var parts []string
-		if c.CPU != nil {
-			procs := "?"
-			if c.Procs > 0 {
-				procs = strconv.Itoa(c.Procs)
-			}
-			parts = append(parts, figure(*c.CPU)+" of "+procs+" cores used, at most "+orUnknown(c.CPUMax))
-		}
-		if c.MachineCPU != nil && c.MachineMax != nil {
-			parts = append(parts, "the machine busy to "+share(*c.MachineCPU)+", at most "+share(*c.MachineMax))
-		}
-		p.item("CPU", blockKey, strings.Join(parts, "; "))
+	if c.MachineCPU != nil && c.MachineMax != nil {
+		parts = append(parts, "the machine busy to "+share(*c.MachineCPU)+", at most "+share(*c.MachineMax))
 	}
-	var rest []string
-	if c.WaitingMax != nil {
-		rest = append(rest, "records waiting took "+share(*c.WaitingMax)+" of their room")
+	if c.SchedP99 != nil {
+		parts = append(parts, "scheduler latency p99 "+figure(*c.SchedP99)+" ms")
 	}
-	if c.OpenFilesMax != nil {
-		text := "at most " + figure(*c.OpenFilesMax) + " files open"
-		if c.OpenFiles > 0 {
-			text += " of " + figure(float64(c.OpenFiles))
-		}
-		rest = append(rest, text)
+	if c.GCPauseMax != nil {
+		parts = append(parts, "longest GC pause "+figure(*c.GCPauseMax)+" ms")
 	}
-	clock := "the clock was not set"
+	// What is far from its bound is in the files.
+	const near = 0.25
+	if c.WaitingMax != nil && *c.WaitingMax > near {
+		parts = append(parts, "records waiting took "+share(*c.WaitingMax)+" of their room")
+	}
+	if c.OpenFilesMax != nil && c.OpenFiles > 0 && *c.OpenFilesMax > near*float64(c.OpenFiles) {
+		parts = append(parts, "at most "+figure(*c.OpenFilesMax)+" files open of "+figure(float64(c.OpenFiles)))
+	}
 	if c.ClockSteps > 0 {
-		clock = fmt.Sprintf("the clock was set (%d)", c.ClockSteps)
+		parts = append(parts, fmt.Sprintf("the clock was set (%d)", c.ClockSteps))
 	}
-	rest = append(rest, clock)
-	p.item("other", blockKey, strings.Join(rest, ", "))
+	if parts != nil {
+		p.item("machine", blockKey, strings.Join(parts, "; "))
+	}
 }
 
 // ends writes a spread of milliseconds.

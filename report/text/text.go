@@ -23,7 +23,7 @@ const Width = 100
 
 // nameWidth is the width of the first column of the table of distributions:
 // what ten columns of figures leave.
-const nameWidth = 29
+const nameWidth = 33
 
 // shownPercents are the percentiles in the table.
 var shownPercents = []float64{50, 90, 95, 99, 99.9}
@@ -38,10 +38,12 @@ func Write(w io.Writer, s *report.Summary) error {
 	p.totals(s)
 	p.intervals(s)
 	p.window(s)
+	p.waterfall(s)
 	p.groups(s)
 	p.load(s)
-	p.lengths(s)
 	p.cache(s)
+	p.events(s)
+	p.server(s)
 	p.client(s)
 	p.outcomes(s)
 	p.warnings(s)
@@ -56,6 +58,22 @@ type page struct{ buf bytes.Buffer }
 
 // title starts a part of the report.
 func (p *page) title(s string) { fmt.Fprintf(&p.buf, "\n%s\n", s) }
+
+// sentence writes a part that is one sentence: "TITLE: text".
+func (p *page) sentence(title, s string) {
+	p.buf.WriteByte('\n')
+	p.paragraph(title + ": " + s)
+}
+
+// paragraph writes wrapped text, its lines after the first indented.
+func (p *page) paragraph(s string) {
+	for i, line := range wrap(s, Width-2) {
+		if i > 0 {
+			p.buf.WriteString("  ")
+		}
+		p.buf.WriteString(line + "\n")
+	}
+}
 
 // item writes "  key  text", the text wrapped beside the key.
 func (p *page) item(key string, keyWidth int, s string) {
@@ -86,7 +104,6 @@ func (p *page) head(s *report.Summary) {
 	}
 	p.item("verdict", key, verdict)
 	p.item("model", key, model)
-	p.item("server", key, clean(m.Target.URL, 200))
 	answers := "whole answers"
 	if m.Target.Streaming {
 		answers = "streamed answers"
@@ -94,7 +111,7 @@ func (p *page) head(s *report.Summary) {
 	if m.Target.EndpointType != "" {
 		answers = clean(m.Target.EndpointType, 40) + ", " + answers
 	}
-	p.item("endpoint", key, answers)
+	p.item("server", key, clean(m.Target.URL, 200)+" ("+answers+")")
 	if m.Workload != "" {
 		p.item("workload", key, clean(m.Workload, 300))
 	}
@@ -178,7 +195,7 @@ func hidden(m report.Metric) bool {
 	switch m.Tag {
 	case "decode_duration", "output_token_count", "prefill_throughput_per_user",
 		"min_request_timestamp", "max_response_timestamp", "completed_request_count",
-		"total_output_tokens", "total_reasoning_tokens":
+		"total_output_tokens", "total_reasoning_tokens", "total_isl", "total_osl":
 		return true
 	}
 	return m.Adjusted || strings.HasPrefix(m.Tag, "usage_")
@@ -216,12 +233,17 @@ func (p *page) distributions(s *report.Summary) {
 	t.SetColumnConfigs(configs)
 	few := false
 	var shown []report.Metric
+	var same []string
 	for _, r := range s.Metrics {
 		if r.Statistic == nil || hidden(r.Metric) || repeats(s, r) {
 			continue
 		}
 		shown = append(shown, r.Metric)
 		st := r.Statistic
+		if r.Unit == "tokens" && st.Count > 1 && st.Min == st.Max {
+			same = append(same, r.Label+" "+figure(st.Min))
+			continue
+		}
 		name := r.Name()
 		if len(name) > nameWidth {
 			name = r.Label + "\n(" + r.Unit + ")"
@@ -250,14 +272,19 @@ func (p *page) distributions(s *report.Summary) {
 	if few {
 		p.buf.WriteString("* fewer than ten values lie beyond this percentile: it rests on chance.\n")
 	}
-	p.buf.WriteString("\ns: start of a request; c1, c2, cn: its first, second, last event with output; OSL: output tokens.\n")
+	if same != nil {
+		p.paragraph("The same for all requests: " + strings.Join(same, ", ") + ".")
+	}
 	p.formulas(shown)
 }
 
+// formulas writes how the metrics are computed, one after the other.
 func (p *page) formulas(metrics []report.Metric) {
+	parts := []string{"s: start of a request; c1, c2, cn: its first, second, last event with output; OSL: output tokens"}
 	for _, m := range metrics {
-		p.item(m.Label, 32, "= "+m.Formula)
+		parts = append(parts, m.Label+" = "+m.Formula)
 	}
+	p.paragraph(strings.Join(parts, "; ") + ".")
 }
 
 func (p *page) totals(s *report.Summary) {
@@ -265,14 +292,14 @@ func (p *page) totals(s *report.Summary) {
 	t.AppendHeader(table.Row{"metric", "value", "formula"})
 	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: pretty.AlignRight, AlignHeader: pretty.AlignRight}})
 	for _, r := range s.Metrics {
-		if r.Statistic != nil || hidden(r.Metric) {
-			continue
+		if r.Statistic != nil || hidden(r.Metric) || r.Value == 0 && !r.LargerIsBetter {
+			continue // no errors: the outcomes say so
 		}
 		v := figure(r.Value)
 		if r.Integer {
 			v = strconv.FormatInt(r.Whole, 10)
 		}
-		t.AppendRow(table.Row{r.Name(), v, strings.Join(wrap(r.Formula, 46), "\n")})
+		t.AppendRow(table.Row{r.Name(), v, strings.Join(wrap(r.Formula, 55), "\n")})
 	}
 	if t.Length() > 0 {
 		p.title("WHOLE RUN")
@@ -310,19 +337,11 @@ func (p *page) load(s *report.Summary) {
 			text += fmt.Sprintf(", %d %s", c.n, c.what)
 		}
 	}
-	p.item("requests", key, text)
 	if c := s.Connections; c.New+c.Reused > 0 {
-		text := fmt.Sprintf("%d new, %d reused", c.New, c.Reused)
-		for _, step := range []struct {
-			name string
-			ms   *float64
-		}{{"wait", c.Wait}, {"DNS", c.DNS}, {"connect", c.Connect}, {"TLS", c.TLS}} {
-			if step.ms != nil {
-				text += fmt.Sprintf(", %s %s ms", step.name, figure(*step.ms))
-			}
-		}
-		p.item("connections", key, text+" on average")
+		text += fmt.Sprintf("; %d new connections, %d reused", c.New, c.Reused)
 	}
+	p.item("requests", key, text)
+	p.lengths(s)
 	if f := s.First; f != nil {
 		text := "latency " + orUnknown(f.Latency) + " ms"
 		if f.TTFT != nil {
@@ -333,6 +352,10 @@ func (p *page) load(s *report.Summary) {
 }
 
 func (p *page) outcomes(s *report.Summary) {
+	if len(s.Outcomes) == 1 && s.Outcomes[0].Outcome == record.OK {
+		p.sentence("OUTCOMES", fmt.Sprintf("%d ok (100 %%)", s.Outcomes[0].Count))
+		return
+	}
 	if len(s.Outcomes) == 0 {
 		return
 	}

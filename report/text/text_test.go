@@ -114,6 +114,8 @@ func conversations() []*record.Record {
 		r.Due = start - record.Time(i%7)*msec
 		r.Session, r.Turn = strconv.Itoa(i/4), i%4
 		r.Class, r.Model = "chat", "demo-8b"
+		r.Tokens.Input += record.Count(i % 5 * 128)
+		r.Written, r.FirstByte, r.FirstEvent = start+msec, start+30*msec, start+31*msec
 		if i%3 == 0 {
 			r.Class, r.Model = "a class with a rather long name, of summaries", "demo-70b"
 		}
@@ -135,6 +137,34 @@ func conversations() []*record.Record {
 		recs = append(recs, r)
 	}
 	return recs
+}
+
+// speaking gives the run a server that tells much of itself.
+func speaking(m *record.Manifest) {
+	times := func(ms, n float64) record.ServerTimes { return record.ServerTimes{Seconds: ms * n / 1e3, Count: &n} }
+	m.Dialect, m.DialectBy = "vllm", `GET /v1/models: data[0].owned_by is "vllm"`
+	m.Conditions = []record.Condition{
+		{Name: "model", Value: "demo-8b", Source: "probed", From: "GET /v1/models"},
+		{Name: "model_root", Value: "demo-8b", Source: "probed"},
+		{Name: "engine", Value: "vllm", Source: "probed"},
+		{Name: "engine_version", Value: "0.32.1", Source: "probed"},
+		{Name: "precision", Value: "fp8", Source: "declared"},
+	}
+	for _, name := range []string{"model_revision", "tokenizer", "chat_template", "tensor_parallel", "pipeline_parallel", "data_parallel", "gpu", "gpu_count", "driver"} {
+		m.Conditions = append(m.Conditions, record.Condition{Name: name, Source: "unknown"})
+	}
+	m.Changed = []string{"engine_version: 0.32.1 became 0.32.2"}
+	m.Server = &record.ServerWindow{
+		To: 20_000 * msec,
+		Counters: map[string]float64{
+			"request_success": 260, "prompt_tokens": 133_120, "generation_tokens": 8320,
+			"prefix_queries": 133_120, "prefix_hits": 33_280, "spec_drafts": 4000, "spec_drafted": 12_000, "spec_accepted": 4320,
+		},
+		Times: map[string]record.ServerTimes{
+			"queue_time": times(3, 260), "prefill_time": times(15, 260), "ttft": times(19, 260), "itl": times(8.2, 8060), "e2e": times(300, 260),
+		},
+		Warnings: []string{"kv_usage: two families have the name"},
+	}
 }
 
 func clientSamples() []record.Sample {
@@ -181,6 +211,7 @@ func TestGolden(t *testing.T) {
 			m.Goodput = map[string]float64{"inter_token_latency": 10}
 			m.Classes = []record.Class{{Name: "chat", Goodput: map[string]float64{"inter_token_latency": 5}}}
 			m.ClockSteps = 1
+			speaking(m)
 		}, conversations(), clientSamples()},
 	}
 	for _, tt := range tests {
@@ -239,6 +270,12 @@ func TestAnyFigureFits(t *testing.T) {
 		m.Load = record.Load{Rate: 0.001}
 		m.Stamps = record.StampsKernel
 		m.Cache = record.Cache{Mode: strings.Repeat("cold", 30)}
+		speaking(m)
+		n := 1e-9
+		m.Server.Times["queue_time"] = record.ServerTimes{Seconds: 1e300, Count: &n}
+		m.Server.Counters["prompt_tokens"], m.Server.Counters["generation_tokens"] = 1e300, 123_456_789_012
+		m.DialectBy, m.Conditions[3].Value = strings.Repeat("wide终", 90), strings.Repeat("\x1b[31m", 90)
+		m.Changed = []string{strings.Repeat("语言模型", 90)}
 		checkFit(t, render(t, m, recs))
 		m.Load = record.Load{Concurrency: 3}
 		checkFit(t, render(t, m, recs, clientSamples()...))

@@ -1,0 +1,270 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tokmark/tokmark/bench/record"
+)
+
+// Waterfall says where the time to the first token went, in means over
+// Requests: twice over, by what the client saw and by what the server tells.
+// Times are in milliseconds; shares are of the mean TTFT.
+type Waterfall struct {
+	Requests int64   `json:"requests"`
+	TTFT     float64 `json:"time_to_first_token_ms"`
+	// Late is how late the requests started by the schedule; it lies before
+	// TTFT. Nil if the load has no schedule.
+	Late *float64 `json:"late_ms,omitempty"`
+	// Client are the spans that the client saw; their sum is TTFT.
+	Client []Span `json:"client"`
+	// Server are the spans that the server tells of the time after the request
+	// was written, the last of them what nothing explains: their sum is that of
+	// the client's spans after SpanWrite. Empty if it tells none.
+	Server []Span `json:"server,omitempty"`
+	// Connect is the mean time of a TCP connect, about one round trip of the
+	// network; nil if no connection was made.
+	Connect *float64 `json:"tcp_connect_ms,omitempty"`
+	// Note says from where to where the server counts.
+	Note string `json:"note,omitempty"`
+}
+
+// Span is a part of the time to the first token.
+type Span struct {
+	Name   string  `json:"name"`
+	Mean   float64 `json:"mean_ms"`
+	Share  float64 `json:"share"`
+	Source string  `json:"source"`
+}
+
+// The spans of the client, one after the other.
+const (
+	SpanDNS        = "dns"
+	SpanConnect    = "connect"
+	SpanTLS        = "tls"
+	SpanPool       = "connection wait" // for a connection, beyond its set-up
+	SpanWrite      = "write"
+	SpanFirstByte  = "wait to first byte"
+	SpanFirstEvent = "first byte to first event"
+	SpanFirstToken = "first event to first token"
+)
+
+var clientSpans = [...]string{SpanDNS, SpanConnect, SpanTLS, SpanPool, SpanWrite, SpanFirstByte, SpanFirstEvent, SpanFirstToken}
+
+const writeSpan = 4 // the place of SpanWrite
+
+// The spans of the server.
+const (
+	SpanQueue       = "queue"
+	SpanPrefill     = "prefill"
+	SpanFirstStep   = "first decode step" // where prefill does not hold the first token
+	SpanOther       = "other in the server"
+	SpanUnexplained = "unexplained"
+)
+
+// The sources of spans.
+const (
+	FromClient        = "client"
+	FromServerAnswers = "server, per request"
+	FromServerMetrics = "server metrics, mean"
+	FromDifference    = "what remains"
+)
+
+// Unexplained returns what nothing explains, in milliseconds; it is below 0
+// where the server's spans are longer than what the client saw.
+func (w *Waterfall) Unexplained() (float64, bool) {
+	if w == nil || len(w.Server) == 0 {
+		return 0, false
+	}
+	return w.Server[len(w.Server)-1].Mean, true
+}
+
+// notes say from where to where the servers count, by dialect.
+var notes = map[string]string{
+	"vllm":     "prefill: from scheduling to the first token (so does its per-request TTFT count)",
+	"lmdeploy": "prefill: from scheduling to the first token",
+	"trtllm":   "prefill: from scheduling to the first token",
+	"sglang":   "prefill: the forward pass alone",
+	"llamacpp": "prefill: from the slot's start on the prompt to the first token; it tells no queue",
+	"dynamo":   "queue: the wait for a prefill worker; TTFT: from arrival at the front end",
+	"tgi":      "prefill: of a batch, not of a request",
+	"litellm":  "TTFT: what the proxy saw of the server behind it",
+	"nim":      "its TTFT may count from scheduling",
+	"groq":     "the first decode step is estimated: completion time / output tokens",
+}
+
+// separateFirstStep: the prefill that such a server tells ends before the
+// first token is made.
+func separateFirstStep(dialect string) bool { return dialect == "groq" }
+
+// waterfall is what is kept for Waterfall: sums over all valid streams, and
+// over those whose answer tells the server's own times.
+type waterfall struct{ all, told spans }
+
+type spans struct {
+	n             int64
+	ttft          time.Duration
+	late          sum
+	client        [len(clientSpans)]time.Duration
+	server        serverTimes
+	step          sum // decode / output tokens
+	serverAnswers int64
+}
+
+// serverTimes are sums of what answers tell.
+type serverTimes struct{ queue, prefill, decode, ttft sum }
+
+func (t *tally) addWaterfall(r *record.Record) {
+	ttft, ok := r.TTFT()
+	if !ok {
+		return
+	}
+	t.waterfall.all.add(r, ttft)
+	if told := toldBy(r); told.Prefill != nil || told.TTFT != nil || told.Queue != nil {
+		s := &t.waterfall.told
+		s.add(r, ttft)
+		addTold := func(to *sum, d *time.Duration) {
+			if d != nil && *d >= 0 {
+				to.add(int64(*d))
+			}
+		}
+		addTold(&s.server.queue, told.Queue)
+		addTold(&s.server.prefill, told.Prefill)
+		addTold(&s.server.decode, told.Decode)
+		addTold(&s.server.ttft, told.TTFT)
+		if osl, ok := r.OSL(); ok && osl > 0 && told.Decode != nil {
+			s.step.add(int64(*told.Decode) / osl)
+		}
+	}
+}
+
+// add cuts the time from the start to the first token at the moments that the
+// client saw. A moment that never came, or that another clock puts out of
+// order, is where its neighbour before it is, so that the spans always sum to
+// the whole.
+func (s *spans) add(r *record.Record, ttft time.Duration) {
+	s.n++
+	s.ttft += ttft
+	if late, ok := r.Lateness(); ok {
+		s.late.add(int64(late))
+	}
+	end := r.Chunks[0].At
+	at := r.Start
+	next := func(place int, moment record.Time) {
+		moment = min(max(moment, at), end)
+		s.client[place] += moment.Sub(at)
+		at = moment
+	}
+	ready := r.Start + record.Time(r.Conn.Wait)
+	if !r.Conn.Reused { // set-up ends the wait; what of it lies before is not ours
+		steps := r.Conn.DNS + r.Conn.Connect + r.Conn.TLS
+		next(3, ready-record.Time(min(steps, r.Conn.Wait)))
+		next(0, at+record.Time(r.Conn.DNS))
+		next(1, at+record.Time(r.Conn.Connect))
+		next(2, at+record.Time(r.Conn.TLS))
+	}
+	next(3, ready)
+	next(writeSpan, r.Written)
+	next(5, r.FirstByte)
+	next(6, r.FirstEvent)
+	next(7, end)
+}
+
+func (t *tally) waterfallResult() *Waterfall {
+	kept := &t.waterfall.all
+	perRequest := t.waterfall.told.n > 0 && 2*t.waterfall.told.n >= kept.n
+	if perRequest {
+		kept = &t.waterfall.told
+	}
+	if kept.n == 0 || kept.ttft <= 0 {
+		return nil
+	}
+	n := float64(kept.n)
+	w := &Waterfall{Requests: kept.n, TTFT: float64(kept.ttft) / n / ms, Connect: t.connect.mean()}
+	if t.openLoop {
+		w.Late = kept.late.mean()
+	}
+	span := func(name string, mean float64, source string) Span {
+		return Span{Name: name, Mean: mean, Share: mean / w.TTFT, Source: source}
+	}
+	var after float64
+	for i, d := range kept.client {
+		mean := float64(d) / n / ms
+		if i > writeSpan {
+			after += mean
+		}
+		w.Client = append(w.Client, span(clientSpans[i], mean, FromClient))
+	}
+	queue, prefill, ttft, source := t.metricSpans()
+	var step *float64
+	if perRequest {
+		queue, prefill, ttft, source = kept.server.queue.mean(), kept.server.prefill.mean(), kept.server.ttft.mean(), FromServerAnswers
+		if separateFirstStep(t.m.Dialect) {
+			step = kept.step.mean()
+		}
+	}
+	if queue == nil && prefill == nil && ttft == nil {
+		return w
+	}
+	var known float64
+	for _, one := range []struct {
+		name string
+		mean *float64
+	}{{SpanQueue, queue}, {SpanPrefill, prefill}, {SpanFirstStep, step}} {
+		if one.mean != nil {
+			known += *one.mean
+			w.Server = append(w.Server, span(one.name, *one.mean, source))
+		}
+	}
+	// A TTFT below its parts counts from scheduling, not from arrival.
+	if ttft != nil && *ttft >= known {
+		w.Server = append(w.Server, span(SpanOther, *ttft-known, source))
+		known = *ttft
+	}
+	w.Server = append(w.Server, span(SpanUnexplained, after-known, FromDifference))
+	w.Note = notes[t.m.Dialect]
+	return w
+}
+
+// metricSpans returns the means of the server's metrics over the window.
+func (t *tally) metricSpans() (queue, prefill, ttft *float64, source string) {
+	mean := func(name string) *float64 {
+		if v, _, ok := t.server.mean(name); ok {
+			return &v
+		}
+		return nil
+	}
+	return mean(metricQueue), mean(metricPrefill), mean(metricTTFT), FromServerMetrics
+}
+
+// ttftUnexplained names where to look for time that neither side accounts for.
+func ttftUnexplained(_ *tally, s *Summary) (string, Level) {
+	w := s.Waterfall
+	rest, ok := w.Unexplained()
+	if !ok {
+		return "", Valid
+	}
+	large := func(v float64) bool { return v > apartFloor && v > apart*w.TTFT }
+	i := slices.IndexFunc(w.Server, func(s Span) bool { return s.Name == SpanOther })
+	switch {
+	case large(rest) && i >= 0:
+		trip := ""
+		if w.Connect != nil {
+			trip = fmt.Sprintf(" (a TCP connect takes %.3g ms)", *w.Connect)
+		}
+		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms pass outside the server's own count: in a proxy or in the network%s.", rest, w.TTFT, trip), Valid
+	case large(rest):
+		queue := ""
+		if w.Server[0].Name != SpanQueue {
+			queue = "its queue, of which it tells nothing, "
+		}
+		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms are explained by nothing that the server tells: look at %sits API layer, a proxy, or the network.", rest, w.TTFT, queue), Valid
+	case large(-rest):
+		return fmt.Sprintf("The spans that the server tells are %.4g ms longer than the mean TTFT of %.4g ms: they hold other requests, or count otherwise.", math.Abs(rest), w.TTFT), Valid
+	case i > 0 && large(w.Server[i].Mean):
+		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms pass in the server outside its queue and prefill: in its API layer (tokenizer, parsing, hand-over).", w.Server[i].Mean, w.TTFT), Valid
+	}
+	return "", Valid
+}
