@@ -41,9 +41,12 @@ type Speculation struct {
 	Source         string   `json:"source"`
 }
 
-// FromServerGauge is the source of a rate that the server averages itself, over
-// a time that it does not tell.
-const FromServerGauge = "server gauge, mean of samples"
+// The sources of Speculation beside FromServerAnswers. A gauge is a rate that
+// the server averages itself, over a time that it does not tell.
+const (
+	FromServerCounters = "server counters"
+	FromServerGauge    = "server gauge, mean of samples"
+)
 
 // Reasoning splits output into what was thought and what was answered, over
 // the valid answers that tell of reasoning. Times are means in milliseconds.
@@ -136,7 +139,7 @@ func (t *tally) speculation() *Speculation {
 	}
 	out := &Speculation{
 		Drafts: known(metricDrafts), Drafted: known(metricDrafted), Accepted: known(metricAccepted),
-		AcceptanceRate: w.ratio(metricAccepted, metricDrafted), Source: FromServerMetrics,
+		AcceptanceRate: w.ratio(metricAccepted, metricDrafted), Source: FromServerCounters,
 	}
 	if perDraft := w.ratio(metricAccepted, metricDrafts); perDraft != nil {
 		length := 1 + *perDraft

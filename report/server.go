@@ -350,6 +350,9 @@ func (t *tally) times(s *Summary) []ServerTime {
 // foreign is the largest share that the server counted beyond what can be ours:
 // of requests, or of tokens where it counts no requests.
 func (s *Server) foreign() (c ServerCount, share float64) {
+	if s == nil {
+		return c, 0
+	}
 	for i, one := range s.Counts {
 		if i > 0 && s.Counts[0].What == CountRequests {
 			break
@@ -362,9 +365,6 @@ func (s *Server) foreign() (c ServerCount, share float64) {
 }
 
 func otherTraffic(_ *tally, s *Summary) (string, Level) {
-	if s.Server == nil {
-		return "", Valid
-	}
 	c, share := s.Server.foreign()
 	// Without a count of requests, a few tokens more may be counted otherwise.
 	if share == 0 || c.What != CountRequests && share <= countsNamed {

@@ -61,7 +61,7 @@ func TestServerAgainstOurs(t *testing.T) {
 				for name := range m.Server.Counters {
 					m.Server.Counters[name] *= 1.06
 				}
-				m.Server.Times["e2e"] = counted(100, 100)
+				m.Server.Times["e2e"], m.Server.Times["ttft"] = counted(100, 100), counted(100, 100)
 				return rs
 			}},
 		{name: "without a count of requests tokens tell", codes: []string{report.OtherTraffic}, level: report.Suspect, says: "output tokens",
@@ -379,7 +379,7 @@ func TestEventsSpeculationReasoning(t *testing.T) {
 	m.Server.Times["itl"] = counted(0.014*300, 300)
 	s := summarize(t, m, recs...)
 	e, sp, r := s.Events, s.Speculation, s.Reasoning
-	if !alike(*sp.AcceptedLength, 1.75) || !alike(*sp.AcceptanceRate, 0.25) || sp.Source != report.FromServerMetrics {
+	if !alike(*sp.AcceptedLength, 1.75) || !alike(*sp.AcceptanceRate, 0.25) || sp.Source != report.FromServerCounters {
 		t.Errorf("speculation = %+v", sp)
 	}
 	if e.PerEvent != 2 || *e.Most != 2 || e.Told != 1 || !alike(*e.EventGap, 14) || !alike(*e.TokenGap, 6) || e.Source != record.SourceUsage || !e.Differ() {

@@ -246,6 +246,9 @@ func ttftUnexplained(_ *tally, s *Summary) (string, Level) {
 	if !ok {
 		return "", Valid
 	}
+	if _, foreign := s.Server.foreign(); foreign > trafficSuspect && w.Server[0].Source == FromServerMetrics {
+		return "", Valid // they are the means of other requests too
+	}
 	large := func(v float64) bool { return v > apartFloor && v > apart*w.TTFT }
 	i := slices.IndexFunc(w.Server, func(s Span) bool { return s.Name == SpanOther })
 	switch {

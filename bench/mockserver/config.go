@@ -75,6 +75,14 @@ type Config struct {
 	// length of the answer proper comes on top. Default 64.
 	ReasoningTokens int
 
+	// Flips is the share, 0 to 1, of requests whose answer is another from a
+	// random token on than the same request got before: what batch-dependent
+	// arithmetic does to greedy decoding. Default 0.
+	Flips float64
+	// CachedFlips is the same for requests that found part of their prompt in
+	// the prefix cache: a fault that only a warm cache shows. Default 0.
+	CachedFlips float64
+
 	// RejectFields names body fields that are refused with status 400, as
 	// strict servers do with fields they do not know. Default none: unknown
 	// fields are ignored.
@@ -205,6 +213,8 @@ func (c *Config) Validate() error {
 	rate("AcceptanceRate", c.AcceptanceRate)
 	atLeast("MeanOutput", c.MeanOutput, 2)
 	rate("ReasoningShare", c.ReasoningShare)
+	rate("Flips", c.Flips)
+	rate("CachedFlips", c.CachedFlips)
 	atLeast("ReasoningTokens", c.ReasoningTokens, 0)
 	atLeast("KeepTruth", c.KeepTruth, 0)
 

@@ -67,6 +67,9 @@ type sequence struct {
 	choice int
 	out    *output
 	accept *rand.Rand // nil without speculation
+	// flipIfCached, if not nil, draws where the answer becomes another one if
+	// part of the prompt is found in the cache.
+	flipIfCached *rand.Rand
 	made   int        // tokens so far
 	ended  bool
 	last   record.Time
@@ -220,6 +223,11 @@ func (e *engine) admit() {
 		e.metrics.hits += int64(j.cached)
 	}
 	j.prefilled = j.cached
+	for _, s := range j.seqs {
+		if s.flipIfCached != nil && j.cached > 0 {
+			s.out.flip(s.flipIfCached)
+		}
+	}
 }
 
 func (e *engine) noisy(d time.Duration) time.Duration {

@@ -10,7 +10,7 @@ import (
 
 // output is one answer, settled before its first token is made. Its tokens are
 // computed when they are wanted, so that a long answer costs no memory. It is
-// not changed after newOutput.
+// not changed after its first token is made.
 type output struct {
 	key       uint64
 	length    int // tokens, the invisible end token included
@@ -23,6 +23,8 @@ type output struct {
 	// Of the token clipAt clipLen bytes are left, of those after it nothing:
 	// the stop string and what follows do not show.
 	clipAt, clipLen int
+	// The words from flipAt on are others than the key gives.
+	flipAt int
 }
 
 // outputLimits is what a request says about the length of its answer.
@@ -35,7 +37,7 @@ type outputLimits struct {
 // newOutput draws an answer from its key: the same key and the same limits
 // give the same answer.
 func newOutput(key uint64, chat bool, tool string, lim outputLimits, cfg *Config) *output {
-	o := &output{key: key, bare: chat, tool: tool, clipAt: math.MaxInt}
+	o := &output{key: key, bare: chat, tool: tool, clipAt: math.MaxInt, flipAt: math.MaxInt}
 	rng := rand.New(rand.NewPCG(key, 1))
 	if chat && rng.Float64() < cfg.ReasoningShare {
 		o.reasoning = cfg.ReasoningTokens
@@ -156,8 +158,18 @@ func (o *output) reasoningIn(first, end int) int {
 	return max(0, min(end, o.reasoning)-first)
 }
 
+// flip makes the answer another one from a token on that rng draws. It must be
+// called before the first token is made.
+func (o *output) flip(rng *rand.Rand) {
+	o.flipAt = o.reasoning + rng.IntN(max(1, o.length-o.reasoning-1))
+}
+
 func (o *output) word(i int, bare bool) string {
-	w := words[mix(o.key+uint64(i))%uint64(len(words))]
+	n := mix(o.key + uint64(i))
+	if i >= o.flipAt { // surely another word at the first place
+		n = n%uint64(len(words)) + 1 + mix(uint64(i-o.flipAt))%uint64(len(words)/4)
+	}
+	w := words[n%uint64(len(words))]
 	if bare {
 		w = strings.TrimPrefix(w, " ")
 	}

@@ -205,6 +205,11 @@ func (s *Server) parseRequest(body []byte, chat bool, number int64) (*request, *
 	}
 	for i := range n {
 		seq := &sequence{job: j, choice: i, out: newOutput(mix(key+uint64(i)), chat, tool, lim, &s.cfg)}
+		if flips := newRand(mix(s.cfg.Seed^uint64(number)), uint64(7+i)); flips.Float64() < s.cfg.Flips {
+			seq.out.flip(flips)
+		} else if flips.Float64() < s.cfg.CachedFlips {
+			seq.flipIfCached = flips
+		}
 		if s.cfg.DraftTokens > 0 {
 			seq.accept = newRand(seq.out.key, 3)
 		}

@@ -21,6 +21,7 @@ const (
 	SummaryJSONFile = "summary.json"
 	SummaryCSVFile  = "summary.csv"
 	HDRLogFile      = "hdr.log"
+	ReportHTMLFile  = "report.html"
 )
 
 // ErrHoldsRun tells that the directory holds a run already. Nothing is ever overwritten.

@@ -42,6 +42,8 @@ type options struct {
 	gpuTelemetry                    string
 	exactOutput                     bool
 	selftest                        bool
+	greedy                          bool // set by commands that compare answers
+	cacheSalt                       string
 
 	// load
 	loadOptions
@@ -52,7 +54,9 @@ type options struct {
 
 	workloadOptions
 
-	goodput                 string
+	goodput, slo            string
+	from                    string   // file of a capsule
+	capsule                 *capsule // that was opened; nil: none
 	artifactDir, exportData string
 	ui, window              string
 	printConfig             bool
@@ -126,6 +130,7 @@ func (o *options) bindResult(fs *pflag.FlagSet) {
 	fs.StringVar(&o.artifactDir, "artifact-dir", "", "directory for the run (default: a new one in artifacts/)")
 	fs.StringVar(&o.exportData, "export-level", "records", "records, or raw: with the text of the answers")
 	fs.StringVar(&o.goodput, "goodput", "", "objectives that make a request good, as `\"time_to_first_token:300 inter_token_latency:30\"`")
+	bindSLO(fs, &o.slo)
 	fs.StringVar(&o.window, "window", "auto", "steady-state window shown beside the whole run: auto, all, or FROM:TO in seconds")
 	fs.BoolVar(&o.serverMetrics, "server-metrics", true, "read the server's own metrics during the run, where the dialect has them")
 	fs.StringVar(&o.gpuTelemetry, "gpu-telemetry", "", "`URL` of a DCGM exporter to read during the run")
@@ -175,6 +180,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	}
 	if err := (report.Options{Window: o.window}).Validate(); err != nil {
 		bad("--window: %w", err)
+	}
+	if _, err := parseSLO(o.slo); err != nil {
+		errs = append(errs, err)
 	}
 	if !slices.Contains([]string{"auto", "simple", "none", "dashboard"}, o.ui) {
 		bad("--ui %s: use auto, simple or none", o.ui)

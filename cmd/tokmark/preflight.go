@@ -78,7 +78,7 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	for _, text := range s.answered.Warnings {
 		fmt.Fprintf(w.Stderr, "tokmark: %s\n", text)
 	}
-	if o.inputFile == "" && o.tokenizer == "" && o.promptAs == "text" {
+	if o.inputFile == "" && o.tokenizer == "" && o.promptAs == "text" && o.capsule == nil {
 		s.count.perWord = o.calibrate(ctx, w, plan, probe, m)
 	}
 	return s, nil
@@ -160,7 +160,7 @@ func (s *settled) conditions(ctx context.Context, o *options) ([]record.Conditio
 
 // wants is what a request of so many output tokens asks of the dialect.
 func (o *options) wants(output int) target.Ask {
-	ask := target.Ask{Timings: true}
+	ask := target.Ask{Timings: true, Greedy: o.greedy, CacheSalt: o.cacheSalt}
 	if o.exactOutput && o.osl > 0 {
 		ask.Exact = output
 	}

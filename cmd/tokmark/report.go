@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 
@@ -15,22 +16,47 @@ import (
 	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/csv"
 	"github.com/tokmark/tokmark/report/hdrlog"
+	"github.com/tokmark/tokmark/report/html"
+	"github.com/tokmark/tokmark/report/markdown"
+	"github.com/tokmark/tokmark/report/slo"
 	"github.com/tokmark/tokmark/report/text"
 )
 
 func newReport(w *world) *cobra.Command {
-	var format, window string
+	var format, window, page string
+	var asMarkdown bool
+	var also exports
 	c := &cobra.Command{
-		Use:   "report DIR",
+		Use:   "report DIR...",
 		Short: "Report a run again from its directory",
 		Long: `Make the report of a run again, from its run directory alone. Nothing is measured again; the
 same directory gives the same report, bit for bit. A run that was killed is reported as far as
-it went.`,
+it went. --html writes a page with charts; of several directories it compares the runs.`,
 		Example: `  tokmark report artifacts/run-1
-  tokmark report artifacts/run-1 --format json`,
-		Args: cobra.ExactArgs(1),
+  tokmark report artifacts/run-1 --format json
+  tokmark report artifacts/run-1 --html
+  tokmark report artifacts/run-1 --like vllm
+  tokmark report artifacts/run-1 --export aiperf,junit --slo "ttft.p99<300ms"
+  tokmark report artifacts/run-1 artifacts/run-2 --html=both.html`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			s, err := load(record.Dir(args[0]), window)
+			if err := also.validate(); err != nil {
+				return usage(err)
+			}
+			if page != "" && also.any() {
+				return usagef("report: --html makes the page alone; call it again for --export, --like, --capsule or --slo")
+			}
+			if page != "" {
+				return writePage(w, args, window, page)
+			}
+			if len(args) > 1 {
+				return usagef("report: several directories are shown by --html=FILE only; tokmark compare compares two")
+			}
+			if asMarkdown {
+				format = "markdown"
+			}
+			dir := record.Dir(args[0])
+			s, err := load(dir, window)
 			if errors.Is(err, record.ErrNoRun) {
 				return usage(err)
 			}
@@ -41,9 +67,19 @@ it went.`,
 				}
 				return &exitError{code: exitFailed, err: err}
 			}
+			hash, err := also.writeCapsule(w, dir)
+			if err != nil {
+				return &exitError{code: exitFailed, err: err}
+			}
+			results := slo.Evaluate(s, also.objectives)
 			switch format {
 			case "text":
-				err = printReport(w.Stdout, s)
+				if also.like != "" {
+					err = showLike(w.Stdout, dir, s, also.tool)
+				} else {
+					err = printReport(w.Stdout, s)
+				}
+				err = errors.Join(err, printObjectives(w.Stdout, results))
 			case "json":
 				var b []byte
 				if b, err = s.JSON(); err == nil {
@@ -51,18 +87,81 @@ it went.`,
 				}
 			case "csv":
 				err = csv.Write(w.Stdout, s)
+			case "markdown":
+				err = markdown.Write(w.Stdout, s, markdown.Options{Capsule: hash})
 			default:
-				return usagef("--format %s: use text, json or csv", format)
+				return usagef("--format %s: use text, json, csv or markdown", format)
 			}
 			if err != nil {
 				return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
 			}
-			return verdictError(s)
+			if err := also.write(w, dir, s, results); err != nil {
+				return &exitError{code: exitFailed, err: err}
+			}
+			return heldTo(s, results)
 		},
 	}
-	c.Flags().StringVar(&format, "format", "text", "text, json or csv")
+	c.Flags().StringVar(&format, "format", "text", "text, json, csv or markdown")
+	c.Flags().StringVar(&page, "html", "", "write a page with charts to the file (-: stdout), without one into the run directory")
+	c.Flags().Lookup("html").NoOptDefVal = inRunDirectory
+	c.Flags().BoolVar(&asMarkdown, "markdown", false, "print a block to paste in a post or pull request (--format markdown)")
+	also.bind(c.Flags())
 	c.Flags().StringVar(&window, "window", "", "steady-state window: auto, all, or FROM:TO in seconds (default: as the run had it)")
 	return c
+}
+
+// inRunDirectory is the value of --html without a file.
+const inRunDirectory = "DIR/" + record.ReportHTMLFile
+
+// writePage writes the page of one run, or of several to compare them.
+func writePage(w *world, dirs []string, window, to string) error {
+	if to == inRunDirectory && len(dirs) > 1 {
+		return usagef("report: give the page of several runs a file: --html=FILE")
+	}
+	runs := make([]html.Run, 0, len(dirs))
+	for _, arg := range dirs {
+		dir := record.Dir(arg)
+		s, err := load(dir, window)
+		if errors.Is(err, record.ErrNoRun) {
+			return usage(err)
+		}
+		if err != nil {
+			var e *exitError
+			if errors.As(err, &e) {
+				return err
+			}
+			return &exitError{code: exitFailed, err: err}
+		}
+		v, err := html.Load(dir)
+		if err != nil {
+			return &exitError{code: exitFailed, err: err}
+		}
+		runs = append(runs, html.Run{Name: filepath.Base(filepath.Clean(arg)), Summary: s, View: v})
+	}
+	var b bytes.Buffer
+	err := html.WriteSeveral(&b, runs)
+	switch {
+	case err != nil:
+	case to == "-":
+		_, err = w.Stdout.Write(b.Bytes())
+	case to == inRunDirectory:
+		err = record.Dir(dirs[0]).WriteFile(record.ReportHTMLFile, b.Bytes())
+		to = record.Dir(dirs[0]).Path(record.ReportHTMLFile)
+	default:
+		err = record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes())
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
+	}
+	if to != "-" {
+		fmt.Fprintf(w.Stderr, "page: %s\n", to)
+	}
+	for _, r := range runs {
+		if err := verdictError(r.Summary); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // reportGC is the collector's setting while a directory is read.
@@ -97,10 +196,19 @@ func writeSummaries(dir record.Dir, s *report.Summary) error {
 	if err := hdrlog.Write(&hdr, s); err != nil {
 		return fmt.Errorf("make %s: %w", record.HDRLogFile, err)
 	}
+	v, err := html.Load(dir)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", record.ReportHTMLFile, err)
+	}
+	var page bytes.Buffer
+	if err := html.Write(&page, s, v); err != nil {
+		return fmt.Errorf("make %s: %w", record.ReportHTMLFile, err)
+	}
 	return errors.Join(
 		dir.WriteFile(record.SummaryJSONFile, js),
 		dir.WriteFile(record.SummaryCSVFile, table.Bytes()),
 		dir.WriteFile(record.HDRLogFile, hdr.Bytes()),
+		dir.WriteFile(record.ReportHTMLFile, page.Bytes()),
 	)
 }
 

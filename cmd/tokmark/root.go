@@ -31,8 +31,8 @@ Exit codes: 0 ok · 1 the run failed · 2 usage or configuration · 3 gate faile
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newRun(w), newReport(w), newMock(w), newDataset(w), newProbe(w), newSelftest(w), newAB(w))
-	root.AddCommand(newCompare(w), newGate(w))
+	root.AddCommand(newRun(w), newReport(w), newMock(w), newDataset(w), newProbe(w), newSelftest(w), newAB(w), newVerify(w))
+	root.AddCommand(newCompare(w), newGate(w), newImport(w), newExplain(w))
 	return root
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/tokmark/tokmark/bench/target"
 	"github.com/tokmark/tokmark/bench/transport"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 // recordsWaiting is how many finished records may wait for the collector: a
@@ -55,6 +56,17 @@ option name (request-rate: 4); the command line wins.`,
 					return usage(err)
 				}
 			}
+			if o.from != "" {
+				capsule, err := openCapsule(o.from)
+				if err != nil {
+					return usage(err)
+				}
+				defer capsule.close()
+				if err := capsule.apply(fs); err != nil {
+					return usagef("--from %s: %w", o.from, err)
+				}
+				o.capsule = capsule
+			}
 			o.complete(fs, w.Getenv)
 			if err := o.validate(fs); err != nil {
 				return usage(err)
@@ -71,6 +83,7 @@ option name (request-rate: 4); the command line wins.`,
 		},
 	}
 	showGroups(c, o.bind(c.Flags()))
+	c.Flags().StringVar(&o.from, "from", "", "make the run of a capsule again: its `file`; other options win over the capsule's")
 	return c
 }
 
@@ -115,6 +128,9 @@ func prepare(ctx context.Context, w *world, o *options, m *record.Manifest) (*pr
 		return nil, usage(err)
 	}
 	known, err := o.settle(ctx, w, &plan, m)
+	if o.capsule != nil && known != nil {
+		o.capsule.recall(known, m)
+	}
 	return &prepared{o: o, endpoint: endpoint, plan: plan, known: known}, err
 }
 
@@ -126,6 +142,11 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 		return "", usage(err)
 	}
 	defer asked.close()
+	if o.capsule != nil {
+		if err := o.capsule.check(m); err != nil {
+			return "", usage(err)
+		}
+	}
 	if err := o.putLoad(&plan, asked, m); err != nil {
 		return "", usage(err)
 	}
@@ -262,14 +283,24 @@ func finish(w *world, o *options, dir record.Dir, m *record.Manifest) (*report.S
 	if err := writeSummaries(dir, s); err != nil {
 		return s, err
 	}
-	if err := printReport(w.Stdout, s); err != nil {
+	objectives, err := parseSLO(o.slo)
+	if err != nil {
 		return s, err
+	}
+	results := slo.Evaluate(s, objectives)
+	if err := errors.Join(printReport(w.Stdout, s), printObjectives(w.Stdout, results)); err != nil {
+		return s, err
+	}
+	if o.capsule != nil {
+		if err := o.capsule.compare(w.Stdout, dir); err != nil {
+			return s, &exitError{code: exitFailed, err: fmt.Errorf("compare with the capsule: %w", err)}
+		}
 	}
 	fmt.Fprintf(w.Stderr, "run directory: %s\n", dir)
 	if m.Outcome == record.RunInterrupted || m.Outcome == record.RunAborted {
 		return s, &exitError{code: exitInterrupted}
 	}
-	return s, verdictError(s)
+	return s, heldTo(s, results)
 }
 
 // plan is how requests are sent, without what they ask and when.

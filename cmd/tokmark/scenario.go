@@ -17,7 +17,7 @@ import (
 )
 
 // notInScenario are flags that make no sense, or do harm, in a file.
-var notInScenario = []string{"print-config", "help", "api-key"}
+var notInScenario = []string{"print-config", "help", "api-key", "from"}
 
 // loadScenario sets every flag that the file names and the command line does
 // not. Unknown keys and values that do not fit are errors with their place.

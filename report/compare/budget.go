@@ -100,6 +100,9 @@ func ParseObjective(text string) (Objective, error) {
 	if err != nil || math.IsInf(v, 0) || math.IsNaN(v) || v < 0 {
 		return Objective{}, fmt.Errorf("objective %q: %s is no number", text, parts[4])
 	}
+	if parts[5] == "%" && m.Unit == "ratio" {
+		v, parts[5] = v/100, ""
+	}
 	factor, ok := unit(parts[5], m.Unit)
 	if !ok {
 		return Objective{}, fmt.Errorf("objective %q: %s has the unit %s", text, m.Tag, m.Unit)
@@ -120,8 +123,6 @@ func unit(given, of string) (float64, bool) {
 	case "sec":
 		f, ok := toMS[given]
 		return f / 1e3, ok
-	case "ratio":
-		return 0.01, given == "%"
 	case "tokens/sec":
 		return 1, given == "tok/s" || given == "tokens/s"
 	case "tokens/sec/user":

@@ -53,7 +53,7 @@ func TestDirection(t *testing.T) {
 		{"faster", server{ttft: 0.8, itl: 0.8}, Better, Better, -0.2},
 		{"only the first token", server{ttft: 1.2, itl: 1}, Worse, Alike, 0.2},
 	} {
-		c := compared(t, base.side("a", 3000, 1), test.b.side("b", 3000, 2), Options{})
+		c := compared(t, base.side("a", 2500, 1), test.b.side("b", 2500, 2), Options{})
 		ttft, tokens := c.at(t, "time_to_first_token", "p50"), c.at(t, tokenRate, "")
 		if ttft.Verdict != test.ttft || tokens.Verdict != test.tokens {
 			t.Errorf("%s: TTFT %s, throughput %s; want %s, %s\n%s\n%s", test.name, ttft.Verdict, tokens.Verdict, test.ttft, test.tokens, ttft.Text(), tokens.Text())
@@ -104,7 +104,7 @@ func TestDoubts(t *testing.T) {
 		b     server
 		doubt string
 	}{{"fair", fast, ""}, {"short", short, "shorter"}, {"failing", failing, "fail"}} {
-		c := compared(t, usual().side("a", 3000, 1), test.b.side("b", 3000, 2), Options{})
+		c := compared(t, usual().side("a", 1000, 1), test.b.side("b", 1000, 2), Options{})
 		f := c.at(t, "request_latency", "p50")
 		if f.Verdict != Better || (test.doubt == "") != (len(f.Doubts) == 0) || !strings.Contains(strings.Join(f.Doubts, " "), test.doubt) {
 			t.Errorf("%s: %s", test.name, f.Text())
@@ -113,7 +113,7 @@ func TestDoubts(t *testing.T) {
 			t.Errorf("%s: headline %q", test.name, c.Headline)
 		}
 	}
-	c := compared(t, usual().side("a", 3000, 1), failing.side("b", 3000, 2), Options{})
+	c := compared(t, usual().side("a", 1000, 1), failing.side("b", 1000, 2), Options{})
 	if f := c.at(t, errorRate, ""); f.Verdict != Worse || *f.Change < 2 || *f.Change > 4 || f.Interval.Low > *f.Change || f.Interval.High < *f.Change {
 		t.Errorf("errors: %s", f.Text())
 	}
@@ -513,7 +513,7 @@ func TestCurves(t *testing.T) {
 			continue
 		}
 		want := test.b/test.a - 1
-		if m.Interval == nil || m.Interval.Low > want || m.Interval.High < want || m.Verdict != Better {
+		if m.Interval == nil || m.Interval.Low > want || m.Interval.High < want || test.by == BySpeed && m.Verdict != Better {
 			t.Errorf("%s %v: %s", test.by, test.at, m.Text())
 		}
 	}
@@ -696,7 +696,7 @@ func TestHostileText(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(s) {
-			if strings.Contains(what, "text") && len([]rune(line)) > 130 {
+			if strings.Contains(what, "text") && len([]rune(line)) > textWidth+1 {
 				t.Errorf("%s: a line of %d columns: %s", what, len([]rune(line)), line)
 			}
 		}
@@ -707,9 +707,44 @@ func TestHostileText(t *testing.T) {
 func TestJSON(t *testing.T) {
 	b := usual().side("b", 40, 2)
 	b.Runs[0].values["time_to_first_token"]["p50"] = math.Inf(1)
+	b.Runs[0].values["request_latency"]["p50"] = 0
 	c := compared(t, usual().side("a", 40, 1), b, Options{})
 	var out bytes.Buffer
-	if err := c.WriteJSON(&out); err == nil {
-		t.Log("an infinite figure was written")
+	if err := c.WriteJSON(&out); err != nil {
+		t.Fatal(err)
+	}
+	var doc struct{ Figures []map[string]any }
+	if err := json.Unmarshal(out.Bytes(), &doc); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range doc.Figures {
+		switch name := f["metric"].(string); {
+		case f["stat"] == "p99", f["stat"] == "p50" && (name == "time_to_first_token" || name == "request_latency"):
+			if v, there := f["interval"]; v != nil || !there {
+				t.Errorf("%s: interval %v, want null", name, v)
+			}
+			seen++
+		}
+		if f["metric"] == "time_to_first_token" && f["stat"] == "p50" && f["b"] != nil {
+			t.Errorf("an infinite figure is written as %v", f["b"])
+		}
+	}
+	if seen < 4 {
+		t.Errorf("only %d figures without an interval", seen)
+	}
+}
+
+// TestManyRequests: the short way for very many requests says the same.
+func TestManyRequests(t *testing.T) {
+	a, b := usual().side("a", 20_000, 1), server{ttft: 1.1, itl: 1}.side("b", 20_000, 2)
+	c := &comparer{a: a, b: b, level: defaultLevel, rows: 8}
+	if f := c.figure(Rule{Metric: "time_to_first_token", Stat: "p50", Margin: 0.05}); f.Verdict != Worse {
+		t.Error(f.Text())
+	}
+	b = usual().side("b", 20_000, 2)
+	c.b = b
+	if f := c.figure(Rule{Metric: "time_to_first_token", Stat: "p50", Margin: 0.05}); f.Verdict != Alike {
+		t.Error(f.Text())
 	}
 }

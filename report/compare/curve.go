@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/stats"
 )
@@ -153,7 +151,7 @@ func logError(r *Run, tag, stat string) float64 {
 	if !ok || e.Interval.Low <= 0 {
 		return math.NaN()
 	}
-	return (math.Log(e.Interval.High) - math.Log(e.Interval.Low)) / (2 * distuv.UnitNormal.Quantile((1+level)/2))
+	return (math.Log(e.Interval.High) - math.Log(e.Interval.Low)) / (2 * normal(level))
 }
 
 // arrange sorts points by x and makes a curve of them.

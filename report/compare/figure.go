@@ -147,6 +147,7 @@ const (
 	tailDraws  = 5
 	resamples  = 1000
 	drawnMost  = 1 << 24 // values that all resamples of a figure have together
+	sureMost   = 1 << 26 // the same for one that has to stand before all others
 	fewestRuns = 6       // of both sides, to compare runs where one side has only one
 )
 
@@ -187,8 +188,12 @@ func (c *comparer) figure(rule Rule) Figure {
 		return f
 	}
 	a, b := geometricMean(av), geometricMean(bv)
+	if notFinite(a) || notFinite(b) {
+		f.Reasons = append(f.Reasons, NoInterval)
+		return f
+	}
 	f.A, f.B = &a, &b
-	if !(a > 0) || !(b > 0) || math.IsInf(a, 0) || math.IsInf(b, 0) {
+	if !(a > 0) || !(b > 0) {
 		f.Reasons = append(f.Reasons, NoInterval)
 		return f
 	}
@@ -262,10 +267,22 @@ func (c *comparer) sure(f *Figure, av, bv []float64) bool {
 		}
 	}
 	tail := wrong / float64(max(1, c.rows))
+	level := max(c.level, 1-2*tail)
 	n := max(resamples, int(math.Ceil(tailDraws/tail)))
-	i, reason := c.ratio(f, av, bv, max(c.level, 1-2*tail), n)
+	if a, b := c.single(); !f.Runs && n*max(len(a.series[f.Metric]), len(b.series[f.Metric])) > sureMost {
+		// So many requests that the bootstrap is as good as normal, and takes
+		// long: the interval is widened as a normal one is.
+		low, high := math.Log1p(f.Interval.Low), math.Log1p(f.Interval.High)
+		wider := normal(level) / normal(c.level)
+		at := math.Log1p(*f.Change)
+		return at-(at-low)*wider > 0 || at+(high-at)*wider < 0
+	}
+	i, reason := c.ratio(f, av, bv, level, n)
 	return reason == "" && (i.Low > 1 || i.High < 1)
 }
+
+// normal is how many standard errors an interval reaches to each side.
+func normal(level float64) float64 { return distuv.UnitNormal.Quantile((1 + level) / 2) }
 
 // ratio returns the interval of B/A, or the reason why there is none.
 func (c *comparer) ratio(f *Figure, av, bv []float64, level float64, draws int) (stats.Interval, string) {
@@ -365,6 +382,8 @@ func (c *comparer) least(tag string) int64 {
 // fewest is how many values a percentile needs to have ten beyond it, as
 // Statistic.Few wants.
 func fewest(p float64) int64 { return int64(math.Ceil(1000/min(p, 100-p) - 1e-6)) }
+
+func notFinite(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 
 func geometricMean(values []float64) float64 {
 	if len(values) == 1 {
@@ -505,7 +524,7 @@ func share(s Side, count *int64) (p, effective float64) {
 
 // wilson is Wilson's interval for a share seen in n requests.
 func wilson(p, n, level float64) (low, high float64) {
-	z := distuv.UnitNormal.Quantile((1 + level) / 2)
+	z := normal(level)
 	centre := (p + z*z/(2*n)) / (1 + z*z/n)
 	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
 	return max(0, centre-half), min(1, centre+half)

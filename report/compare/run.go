@@ -110,6 +110,9 @@ func newRun(path string, m *record.Manifest, records iter.Seq2[*record.Record, e
 		values: map[string]map[string]float64{}, counts: map[string]int64{},
 	}
 	for _, v := range s.Metrics {
+		if v.Adjusted { // holds infinities, which have no ratio
+			continue
+		}
 		if v.Statistic == nil {
 			r.values[v.Tag] = map[string]float64{"": v.Value}
 			continue

@@ -269,7 +269,7 @@ func conditionSections(conditions []Condition, vary string) []section {
 	}
 	s := section{title: "CONDITIONS", lines: []string{fmt.Sprintf("%d are the same on both sides.", same)}}
 	if len(rows) > 0 {
-		s.head, s.rows = []string{"Condition", "", "A", "B", ""}, rows
+		s.head, s.rows, s.widths = []string{"Condition", "", "A", "B", ""}, rows, []int{20, 13, 20, 20, 15}
 	}
 	if len(unknown) > 0 {
 		s.lines = append(s.lines, "Unknown on both sides, and asked for: "+strings.Join(unknown, ", ")+". Tell them when measuring.")

@@ -112,11 +112,19 @@ func facts(s *report.Summary) []fact {
 	if len(s.Tokens) > 0 && s.Tokens[0].Source != record.SourceNone {
 		source = string(s.Tokens[0].Source)
 	}
+	conditions := make([]string, 0, len(m.Conditions))
+	for _, c := range m.Conditions {
+		if c.Value != "" {
+			conditions = append(conditions, c.Name+"="+c.Value+" ("+c.Source+")")
+		}
+	}
 	return []fact{
 		{"Run", cell(m.ID)},
 		{"Model", cell(m.Target.Model)},
 		{"URL", cell(m.Target.URL)},
 		{"Token Source", cell(source)},
+		{"Dialect", cell(m.Dialect)},
+		{"Conditions", cell(strings.Join(conditions, "; "))},
 		{"Verdict", cell(string(s.Verdict.Level))},
 		{"Verdict Reasons", cell(strings.Join(s.Verdict.Reasons, " "))},
 		{"Warnings", cell(strings.Join(codes, " "))},

@@ -6,22 +6,24 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 )
 
-// bins counts positive values on a logarithmic scale, each bin 1/1000 wide of
-// its value, and values up to 1 in one more. The zero value is empty.
+// bins counts durations in nanoseconds on a logarithmic scale, each bin 1/1000
+// wide of its value, and what is not above a microsecond in one more: the gap
+// of events that came together. The zero value is empty.
 type bins struct {
 	counts []int64
 	n      int64
 }
 
 const (
+	smallest = 1000.0
 	binsPerE = 1000.5 // 1 / ln(1.001)
 	lastBin  = 40_000 // beyond any duration that a run can have
 )
 
 func (b *bins) add(v float64) {
 	k := 0
-	if v > 1 {
-		k = min(1+int(math.Log(v)*binsPerE), lastBin)
+	if v > smallest {
+		k = min(1+int(math.Log(v/smallest)*binsPerE), lastBin)
 	}
 	if k >= len(b.counts) {
 		b.counts = append(b.counts, make([]int64, k+1-len(b.counts))...)
@@ -31,7 +33,7 @@ func (b *bins) add(v float64) {
 }
 
 // edge is the lower end of a bin.
-func edge(k int) float64 { return math.Exp(float64(k-1) / binsPerE) }
+func edge(k int) float64 { return smallest * math.Exp(float64(k-1)/binsPerE) }
 
 // bar is a bar of a histogram: the values from low up to high.
 type bar struct {
@@ -39,20 +41,28 @@ type bar struct {
 	count     int64
 }
 
-// extent is the first and the last bin that holds a value; ok is false if none
-// does.
-func (b *bins) extent() (first, last int, ok bool) {
+// none is how many values were not above a microsecond.
+func (b *bins) none() int64 {
 	if b.n == 0 {
+		return 0
+	}
+	return b.counts[0]
+}
+
+// extent is the first and the last bin that holds a value above a microsecond;
+// ok is false if none does.
+func (b *bins) extent() (first, last int, ok bool) {
+	if b.n == b.none() {
 		return 0, 0, false
 	}
-	for b.counts[first] == 0 {
+	for first = 1; b.counts[first] == 0; {
 		first++
 	}
 	return first, len(b.counts) - 1, true
 }
 
-// bars groups the bins from first to last, in which all values lie, into at
-// most n bars of equal width on the logarithmic scale.
+// bars groups the bins from first to last, in which all values above a
+// microsecond lie, into at most n bars of equal width on the logarithmic scale.
 func (b *bins) bars(first, last, n int) []bar {
 	width := (last - first + n) / n
 	out := make([]bar, (last-first)/width+1)

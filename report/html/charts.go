@@ -107,13 +107,16 @@ func histogramChart(runs []Run, d distribution) (c chart, ok bool) {
 		if from, to, ok := b.extent(); ok && b.n >= leastValues {
 			first, last, least = min(first, from), max(last, to), min(least, b.n)
 		}
+		if b.none() > 0 && len(runs) == 1 {
+			c.Note = phrase.Figure(float64(b.none())) + " of " + phrase.Figure(float64(b.n)) + " came together and are not drawn"
+		}
 	}
 	const fewest, most = 10, 60
 	n := min(max(int(2*math.Sqrt(float64(least))), fewest), most)
 	var ends bar
 	for i, run := range runs {
 		b := d.bins(run.View)
-		if b.n < leastValues {
+		if _, _, ok := b.extent(); !ok || b.n < leastValues {
 			continue
 		}
 		s := series{Name: what, Style: bars, Color: i}
@@ -371,13 +374,18 @@ func (t *timeCharts) server() []chart {
 		sampled{from: record.FromServer, value: serverKVUsage, scale: percent, name: "KV cache in use", color: purple},
 		sampled{from: record.FromServer, value: serverPrefixHits, over: serverPrefixQueries, scale: percent, name: "prefix hits", color: green},
 		sampled{from: record.FromServer, value: serverAccepted, over: serverDrafted, scale: percent, name: "drafts accepted", color: blue}))
-	add("server-preemptions", "Server: preemptions", "a second", amount("preemptions/s", ""), t.sampled(
-		sampled{from: record.FromServer, value: serverPreemptions, perSecond: true, scale: 1, name: "preemptions", color: red}))
+	if all := t.preemptions(); len(all) > 0 && slices.ContainsFunc(all[0].Y, func(y num) bool { return y > 0 }) {
+		add("server-preemptions", "Server: preemptions", "a second", amount("preemptions/s", ""), all)
+	}
 	add("gpu", "GPU", "utilization, mean over GPUs", amount("%", "%"), t.sampled(
 		sampled{from: record.FromGPU, value: gpuUtilization, scale: percent, name: "utilization", color: green}))
 	add("gpu-power", "GPU power", "of all GPUs together", amount("W", "W"), t.sampled(
 		sampled{from: record.FromGPU, value: gpuPower, scale: 1, name: "power", color: orange}))
 	return out
+}
+
+func (t *timeCharts) preemptions() []series {
+	return t.sampled(sampled{from: record.FromServer, value: serverPreemptions, perSecond: true, scale: 1, name: "preemptions", color: red})
 }
 
 func (t *timeCharts) client() []chart {

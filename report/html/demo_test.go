@@ -38,10 +38,16 @@ func manifest(concurrency int) *record.Manifest {
 		Workload: "synthetic: 512 ± 200 input tokens, 48 output tokens", WorkloadHash: "sha256:5f2c01", Cache: record.Cache{Mode: record.CacheHitRate, HitRate: 0.25},
 		Goodput: map[string]float64{"time_to_first_token": 120, "inter_token_latency": 12},
 		Host:    record.Host{OS: "linux", Arch: "amd64", Cores: 16, Procs: 16, NoFile: 1 << 20, CPU: "Some CPU"},
-		Stamps:  record.StampsKernel, Origin: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
+		Dialect: "vllm", Server: &record.ServerWindow{
+			From: 500 * msec, To: 9000 * msec, Counters: map[string]float64{"request_success": 396, "generation_tokens": 19008},
+			Times: map[string]record.ServerTimes{"queue_time": {Seconds: 4, Count: ptr(396)}, "prefill_time": {Seconds: 20, Count: ptr(396)}, "ttft": {Seconds: 25, Count: ptr(396)}},
+		},
+		Stamps: record.StampsKernel, Origin: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		MeasureStart: 500 * msec, MeasureEnd: 20_000 * msec, MaxInFlight: int64(concurrency),
 	}
 }
+
+func ptr(v float64) *float64 { return &v }
 
 // closedLoop simulates a server under a closed loop: TTFT grows with the
 // uncached input, gaps with the load, and at 60 % of the run all streams stand
@@ -74,7 +80,7 @@ func closedLoop(n, concurrency, tokens int, seed uint64) []*record.Record {
 		}
 		r.Written = r.Start + record.Time(r.Conn.Wait) + 60_000
 		at := r.Start + record.Time(20e6+float64(input-cached)*0.09e6+rnd.ExpFloat64()*float64(concurrency)*0.8e6)
-		r.FirstByte = at - 2*msec
+		r.FirstByte, r.FirstEvent = at-2*msec, at-1*msec
 		r.AskedInput, r.AskedOutput, r.ExpectedCached = record.Count(input), record.Count(tokens), record.Count(cached)
 		left := tokens
 		for left > 0 {

@@ -385,6 +385,7 @@ func TestViewAndSummaryCountAlike(t *testing.T) {
 				inBars += b.count
 			}
 		}
+		inBars += d.bins(run.View).none()
 		if got := d.bins(run.View).n; got != want || inBars != want || want == 0 {
 			t.Errorf("%s: %d in the view, %d in its bars, %d in the summary", d.tag, got, inBars, want)
 		}

@@ -145,11 +145,14 @@ func conditions(s *report.Summary) []fact {
 	out = append(out, fact{"client", host + "; " + stamps})
 	var unknown []string
 	for _, c := range m.Conditions {
-		if c.Source == "unknown" || c.Value == "" {
+		switch {
+		case (c.Name == "model" || c.Name == "model_root") && c.Value == m.Target.Model, c.Name == "engine" && c.Value == m.Dialect:
+			continue // it is said already
+		case c.Source == "unknown" || c.Value == "":
 			unknown = append(unknown, clean(c.Name))
-			continue
+		default:
+			out = append(out, fact{clean(c.Name), clean(c.Value) + " (" + clean(c.Source) + ")"})
 		}
-		out = append(out, fact{clean(c.Name), clean(c.Value) + " (" + clean(c.Source) + ")"})
 	}
 	if len(unknown) > 0 {
 		out = append(out, fact{"not known", strings.Join(unknown, ", ")})
@@ -312,6 +315,7 @@ func waterfall(s *report.Summary) section {
 		if w.Note != "" {
 			t.Note = "The server's " + w.Note + "."
 		}
+		const shown = 0.0005 // ms; a figure has no more digits
 		var at, written float64
 		add := func(name string, one report.Span) {
 			const whole = 1000
@@ -320,7 +324,7 @@ func waterfall(s *report.Summary) section {
 			at += one.Mean
 		}
 		for _, one := range w.Client {
-			if one.Mean > 0 {
+			if one.Mean >= shown {
 				add(one.Name, one)
 			}
 			if one.Name == report.SpanWrite {
@@ -330,7 +334,11 @@ func waterfall(s *report.Summary) section {
 		t.Rows = append(t.Rows, []cell{head("= time to first token"), number(w.TTFT), {Text: phrase.Share(1)}, {Left: true}, words("client, " + phrase.Figure(float64(w.Requests)) + " requests")})
 		at = written
 		for _, one := range w.Server {
-			add("server: "+one.Name, one)
+			name := "server: " + one.Name
+			if one.Name == report.SpanUnexplained {
+				name = one.Name
+			}
+			add(name, one)
 		}
 		if w.Late != nil && *w.Late > 0 {
 			sec.Facts = append(sec.Facts, fact{"before it", "requests started " + phrase.Figure(*w.Late) + " ms late by the schedule on average"})
@@ -412,7 +420,11 @@ func serverSection(s *report.Summary) section {
 		}
 	}
 	if v.Dialect != "" {
-		add("dialect", v.Dialect+" ("+v.DialectBy+")")
+		text := v.Dialect
+		if v.DialectBy != "" {
+			text += " (" + v.DialectBy + ")"
+		}
+		add("dialect", text)
 	}
 	add("changed", strings.Join(v.Changed, "; "))
 	add("metrics", v.MetricsError)
@@ -470,8 +482,15 @@ func perEvent(v *View) (t table, ok bool) {
 
 func lengthSection(s *report.Summary, v *View) section {
 	sec := section{ID: "lengths", Title: "Lengths and cache"}
-	if t, ok := statistics(s, "Tokens of a request", func(m report.Metric) bool {
-		return strings.HasPrefix(m.Unit, "tokens") && !minor(m) || m.Tag == "ttft_per_uncached_token"
+	if t, ok := statistics(s, "Tokens of a request, and their speed", func(m report.Metric) bool {
+		switch m.Tag {
+		case "reasoning_token_count": // where there is no reasoning, nothing
+			r, _ := s.Metric(m.Tag)
+			return r.Statistic.Max > 0
+		case "ttft_per_uncached_token":
+			return s.Cache != nil && s.Cache.HitRate != nil && *s.Cache.HitRate > 0
+		}
+		return strings.HasPrefix(m.Unit, "tokens") && !minor(m)
 	}); ok {
 		sec.Tables = append(sec.Tables, t)
 	}
@@ -541,6 +560,9 @@ func stallSection(t *timeCharts) section {
 		{"stalls", fmt.Sprintf("%s in %s of %s streams", phrase.Figure(float64(st.total)), phrase.Figure(float64(st.touched)), phrase.Figure(float64(st.streams)))},
 		{"time lost", fmt.Sprintf("%s of the time from first to last event", phrase.Share(st.lost.Seconds()/max(st.decode.Seconds(), 1e-9)))},
 		{"together", fmt.Sprintf("%s coincide with stalls of at least half of the other streams%s; at most %d streams stood still at one moment", phrase.Share(share), judged, most)},
+	}
+	if all := t.preemptions(); len(all) > 0 && !slices.ContainsFunc(all[0].Y, func(y num) bool { return y > 0 }) {
+		sec.Facts = append(sec.Facts, fact{"preemptions", "the server tells of none"})
 	}
 	if c, ok := t.stallChart(); ok {
 		charts := []chart{c}

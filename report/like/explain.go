@@ -12,13 +12,11 @@ import (
 	"github.com/tokmark/tokmark/report"
 )
 
-// Published is what a result file of a tool says, by the names of its figures.
+// Published is what a result file of a tool says, by the names of its figures,
+// in the units of the definitions.
 type Published struct {
-	Tool Tool
-	// Averages holds the averages, or the plain values, in the units of the
-	// definitions; Percentiles the p50 and p99 where the file has them.
-	Averages    map[string]float64
-	Percentiles map[string]map[string]float64
+	Tool    Tool
+	Figures map[string]Values
 }
 
 // Read reads a result file: tokmark's summary.json, AIPerf's or GenAI-Perf's
@@ -33,7 +31,7 @@ func Read(b []byte, name string) (*Published, error) {
 	if err := json.Unmarshal(b, &top); err != nil {
 		return nil, fmt.Errorf("read %s: it is no result file in JSON: %w", name, err)
 	}
-	p := &Published{Averages: map[string]float64{}, Percentiles: map[string]map[string]float64{}}
+	p := &Published{Figures: map[string]Values{}}
 	has := func(keys ...string) bool {
 		for _, k := range keys {
 			if _, ok := top[k]; !ok {
@@ -70,7 +68,7 @@ func Read(b []byte, name string) (*Published, error) {
 	if p.Tool == Tokmark || p.Tool == AIPerf || p.Tool == GenAIPerf {
 		p.sections(top)
 	}
-	if len(p.Averages) == 0 {
+	if len(p.Figures) == 0 {
 		return nil, fmt.Errorf("read %s: it holds no figure", name)
 	}
 	return p, nil
@@ -151,7 +149,7 @@ func (p *Published) guidellm(raw json.RawMessage, name string) error {
 		p99, ok99 := d.Successful.Percentiles["p99"]
 		p.set(key, scaled(*d.Successful.Mean, true), scaled(p50, ok50), scaled(p99, ok99))
 	}
-	if len(p.Averages) == 0 {
+	if len(p.Figures) == 0 {
 		return fmt.Errorf("read %s: it holds no figure", name)
 	}
 	return nil
@@ -161,13 +159,13 @@ func (p *Published) set(name string, avg, p50, p99 *float64) {
 	if avg == nil {
 		return
 	}
-	p.Averages[name] = *avg
-	p.Percentiles[name] = map[string]float64{}
-	for key, v := range map[string]*float64{"p50": p50, "p99": p99} {
-		if v != nil {
-			p.Percentiles[name][key] = *v
+	v := Values{"avg": *avg}
+	for key, p := range map[string]*float64{"p50": p50, "p99": p99} {
+		if p != nil {
+			v[key] = *p
 		}
 	}
+	p.Figures[name] = v
 }
 
 // Side is one of two results that are explained.
@@ -181,16 +179,17 @@ type Side struct {
 
 // Line explains one figure that both sides have.
 type Line struct {
-	Tag            string // our metric
-	A, B           string // the sides' names of it
-	Unit           string
-	ValueA, ValueB float64
+	Tag              string // our metric
+	A, B             string // the sides' names of it
+	Unit             string
+	ValuesA, ValuesB Values
 	// Reasons are the differences of the definitions. Where there are records,
-	// each says by how much it moves the average, from A to B.
+	// each says by how much it moves the values from A to B; those that move
+	// nothing are left out.
 	Reasons []string
-	// Rest is what no definition explains, B - A; nil without records. Where
-	// the definitions are the same it is the whole difference.
-	Rest *float64
+	// Rest is what no definition explains, B - A; nil without records, unless
+	// the definitions are the same: then it is the whole difference.
+	Rest Values
 }
 
 // Explain puts the figures of two sides side by side and names which
@@ -199,12 +198,12 @@ func Explain(a, b Side) ([]Line, error) {
 	var lines []Line
 	for _, da := range sideDefinitions(a.Tool) {
 		for _, db := range sideDefinitions(b.Tool) {
-			va, okA := a.Averages[da.name]
-			vb, okB := b.Averages[db.name]
+			va, okA := a.Figures[da.name]
+			vb, okB := b.Figures[db.name]
 			if da.tag == "" || da.tag != db.tag || !okA || !okB || !paired(a.Tool, da, b.Tool, db) {
 				continue
 			}
-			l := Line{Tag: da.tag, A: da.name, B: db.name, Unit: da.unit, ValueA: va, ValueB: vb}
+			l := Line{Tag: da.tag, A: da.name, B: db.name, Unit: da.unit, ValuesA: va, ValuesB: vb}
 			l.explain(a, da, b, db)
 			lines = append(lines, l)
 		}
@@ -239,53 +238,59 @@ func paired(ta Tool, a definition, tb Tool, b definition) bool {
 	return !two(ta) || !two(tb) || kind(a.name) == kind(b.name)
 }
 
+// explain goes back from A's definition to ours and on to B's, and measures each
+// step where there are records. A step that both have makes no difference.
 func (l *Line) explain(a Side, da definition, b Side, db definition) {
-	// A step that both have makes no difference.
 	shared := func(change string, steps []step) bool {
 		return slices.ContainsFunc(steps, func(s step) bool { return s.change == change })
 	}
-	run, sign := a.Run, 1.0
+	run := a.Run
 	if run == nil {
 		run = b.Run
 	}
-	rest := l.ValueB - l.ValueA
-	measured := false
+	rest := Values{}
+	for name, v := range l.ValuesA {
+		if w, ok := l.ValuesB[name]; ok {
+			rest[name] = w - v
+		}
+	}
+	measured := len(da.steps)+len(db.steps) == 0
 	for _, side := range []struct {
 		steps, other []step
 		sign         float64
 		undo         string
-	}{{da.steps, db.steps, -sign, "not: "}, {db.steps, da.steps, sign, ""}} {
-		from, ok := result{}, false
+	}{{da.steps, db.steps, -1, "not: "}, {db.steps, da.steps, 1, ""}} {
+		var from Values // nil: not known
 		if run != nil {
-			from, ok = ourFigure(l.Tag)(run)
+			if ours, ok := ourFigure(l.Tag)(run); ok {
+				from = ours.values()
+			}
 		}
 		for _, s := range side.steps {
-			var to result
-			known := false
+			var to Values
 			if run != nil {
-				to, known = s.compute(run)
-			}
-			if shared(s.change, side.other) {
-				from, ok = to, known
-				continue
-			}
-			reason := side.undo + s.change
-			if ok && known {
-				measured = true
-				d := side.sign * (to.avg() - from.avg())
-				rest -= d
-				if same(to.avg(), from.avg()) {
-					from = to
-					continue
+				if res, ok := s.compute(run); ok {
+					to = res.values()
 				}
-				reason += fmt.Sprintf(" (%+.2f)", d)
 			}
-			l.Reasons = append(l.Reasons, reason)
-			from, ok = to, known
+			switch {
+			case shared(s.change, side.other):
+			case from == nil || to == nil:
+				l.Reasons = append(l.Reasons, side.undo+s.change)
+			default:
+				measured = true
+				for name := range rest {
+					rest[name] -= side.sign * (to[name] - from[name])
+				}
+				if change := to.change(from, side.sign); change != "" {
+					l.Reasons = append(l.Reasons, side.undo+s.change+" ("+change+")")
+				}
+			}
+			from = to
 		}
 	}
-	if len(da.steps)+len(db.steps) == 0 || measured {
-		l.Rest = &rest
+	if measured {
+		l.Rest = rest
 	}
 }
 
@@ -302,23 +307,40 @@ func WriteExplanation(w io.Writer, a, b Side, lines []Line) error {
 		if l.A != l.B {
 			name += " / " + l.B
 		}
-		d := l.ValueB - l.ValueA
-		fmt.Fprintf(&out, "\n%s: %s\n  A %.2f, B %.2f %s: B is %+.2f", m.Label, name, l.ValueA, l.ValueB, l.Unit, d)
-		if l.ValueA != 0 {
-			fmt.Fprintf(&out, " (%+.1f %%)", 100*d/l.ValueA)
+		fmt.Fprintf(&out, "\n%s: %s (%s)\n", m.Label, name, l.Unit)
+		for _, key := range ValueNames {
+			x, okA := l.ValuesA[key]
+			y, okB := l.ValuesB[key]
+			if !okA || !okB {
+				continue
+			}
+			fmt.Fprintf(&out, "  %s  A %.2f, B %.2f: B is %+.2f", key, x, y, y-x)
+			if x != 0 {
+				fmt.Fprintf(&out, " (%+.1f %%)", 100*(y-x)/x)
+			}
+			out.WriteString("\n")
 		}
-		out.WriteString("\n")
 		for _, r := range l.Reasons {
 			out.WriteString("  - " + r + "\n")
 		}
+		const little = 0.005 // what two decimals show as 0
+		left := Values{}
+		for key, v := range l.Rest {
+			if v >= little || v <= -little {
+				left[key] = v
+			}
+		}
+		rest := left.change(Values{"avg": 0, "p50": 0, "p99": 0}, 1)
 		switch {
 		case l.Rest == nil:
-		case len(l.Reasons) == 0 && same(l.ValueA, l.ValueB):
-			out.WriteString("  the definition is the same\n")
+		case rest == "" && len(l.Reasons) == 0:
+			out.WriteString("  no difference\n")
+		case rest == "":
+			out.WriteString("  that is all of the difference\n")
 		case len(l.Reasons) == 0:
 			out.WriteString("  the definitions give the same here: the difference is in what was measured\n")
 		default:
-			fmt.Fprintf(&out, "  no definition explains the rest: %+.2f %s\n", *l.Rest, l.Unit)
+			fmt.Fprintf(&out, "  no definition explains the rest: %s\n", rest)
 		}
 	}
 	_, err := io.WriteString(w, out.String())

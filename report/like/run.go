@@ -2,7 +2,9 @@ package like
 
 import (
 	"errors"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
 
 	"github.com/tokmark/tokmark/bench/record"
@@ -46,11 +48,43 @@ type Figure struct {
 	Steps []Step
 }
 
-// Step is one change of a definition, and the average that it leads to; nil if
-// there is none.
+// Step is one change of a definition, and what it leads to; nil if there is no
+// such figure then.
 type Step struct {
 	Change string
-	Avg    *float64
+	Values *Values
+}
+
+// Values are the average and, of a distribution, two percentiles, by the names
+// avg, p50 and p99.
+type Values map[string]float64
+
+// ValueNames are the names in Values, in the order of reports.
+var ValueNames = []string{"avg", "p50", "p99"}
+
+// Values returns those of the figure.
+func (f Figure) Values() Values { return result{f.Statistic, f.Value}.values() }
+
+func (r result) values() Values {
+	v := Values{"avg": r.avg()}
+	if r.stat != nil {
+		v["p50"], _ = r.stat.Percentile(50)
+		v["p99"], _ = r.stat.Percentile(99)
+	}
+	return v
+}
+
+// change writes by how much each value changes, or nothing if none does.
+func (v Values) change(from Values, sign float64) string {
+	var parts []string
+	for _, name := range ValueNames {
+		a, ok1 := from[name]
+		b, ok2 := v[name]
+		if ok1 && ok2 && !same(a, b) {
+			parts = append(parts, fmt.Sprintf("%s %+.2f", name, sign*(b-a)))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Avg is the average of a distribution, or the value.
@@ -92,8 +126,8 @@ func (run *Run) As(tool Tool) *View {
 		res, ok := ourFigure(d.tag)(run)
 		for _, s := range d.steps {
 			if res, ok = s.compute(run); ok {
-				avg := res.avg()
-				f.Steps = append(f.Steps, Step{s.change, &avg})
+				values := res.values()
+				f.Steps = append(f.Steps, Step{s.change, &values})
 			} else {
 				f.Steps = append(f.Steps, Step{s.change, nil})
 			}

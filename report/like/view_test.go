@@ -212,8 +212,8 @@ func TestRead(t *testing.T) {
 			t.Errorf("%s: %v", c.file, err)
 		case p.Tool != c.tool:
 			t.Errorf("%s: tool = %s, want %s", c.file, p.Tool, c.tool)
-		case p.Tool == like.GuideLLM && p.Averages["request_latency"] != 2500:
-			t.Errorf("guidellm's seconds = %v ms", p.Averages["request_latency"])
+		case p.Tool == like.GuideLLM && p.Figures["request_latency"]["avg"] != 2500:
+			t.Errorf("guidellm's seconds = %v ms", p.Figures["request_latency"])
 		}
 	}
 }

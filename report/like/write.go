@@ -34,7 +34,7 @@ func Write(w io.Writer, run *Run, v *View) error {
 	var why strings.Builder
 	for _, f := range v.Figures {
 		ours, ok := ourFigure(f.Tag)(run)
-		if reasons := f.reasons(ours.avg(), ok); reasons != "" {
+		if reasons := f.reasons(ours.values(), ok); reasons != "" {
 			fmt.Fprintf(&why, "  %s: %s\n", f.Name, reasons)
 		}
 	}
@@ -73,18 +73,31 @@ func (f Figure) value() string {
 
 func number(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
 
-// change is the difference of the averages.
+// change is the difference of the averages and, if it is another one, of the
+// p99.
 func change(theirs, ours Figure, known bool) string {
-	switch d := theirs.Avg() - ours.Avg(); {
-	case !known:
+	if !known {
 		return ""
-	case same(theirs.Avg(), ours.Avg()):
-		return "same"
-	case ours.Avg() != 0:
-		return fmt.Sprintf("%+.1f %%", 100*d/ours.Avg())
-	default:
-		return fmt.Sprintf("%+.2f", d)
 	}
+	a, b := ours.Values(), theirs.Values()
+	if b.change(a, 1) == "" {
+		return "same"
+	}
+	relative := func(name string) string {
+		switch {
+		case same(a[name], b[name]):
+			return "same"
+		case a[name] != 0:
+			return fmt.Sprintf("%+.1f %%", 100*(b[name]-a[name])/a[name])
+		default:
+			return fmt.Sprintf("%+.2f", b[name]-a[name])
+		}
+	}
+	out := relative("avg")
+	if _, ok := b["p99"]; ok && relative("p99") != out {
+		out += ", p99 " + relative("p99")
+	}
+	return out
 }
 
 func same(a, b float64) bool {
@@ -92,20 +105,22 @@ func same(a, b float64) bool {
 	return a-b <= much*max(a, -a) && b-a <= much*max(b, -b)
 }
 
-// reasons names the steps that change the average, each with by how much.
-func (f Figure) reasons(from float64, known bool) string {
+// reasons names the steps that change a value, each with by how much.
+func (f Figure) reasons(from Values, known bool) string {
 	var parts []string
 	for _, s := range f.Steps {
 		switch {
-		case s.Avg == nil:
+		case s.Values == nil:
 			parts = append(parts, s.Change+" (then there is none)")
 			known = false
 		case !known:
 			parts = append(parts, s.Change)
-			from, known = *s.Avg, true
-		case !same(*s.Avg, from):
-			parts = append(parts, fmt.Sprintf("%s (%+.2f)", s.Change, *s.Avg-from))
-			from = *s.Avg
+			from, known = *s.Values, true
+		default:
+			if change := s.Values.change(from, 1); change != "" {
+				parts = append(parts, s.Change+" ("+change+")")
+			}
+			from = *s.Values
 		}
 	}
 	return strings.Join(parts, "; ")

@@ -66,10 +66,14 @@ func (p *page) prefill(s *report.Summary) {
 	if c == nil {
 		return
 	}
+	flat := ""
+	if c.PerTokenCI95[0] <= 0 && c.PerTokenCI95[1] >= 0 {
+		flat = "; the lengths may as well cost nothing"
+	}
 	p.paragraph(fmt.Sprintf("Prefill cost: %s ms [%s, %s] an uncached input token and %s ms [%s, %s] a request"+
-		" (least squares over %d requests of %d to %d tokens, R2 %s; 95 %%).",
+		" (least squares over %d requests of %d to %d tokens, R2 %s; 95 %%%s).",
 		figure(c.PerToken), figure(c.PerTokenCI95[0]), figure(c.PerTokenCI95[1]),
-		figure(c.Fixed), figure(c.FixedCI95[0]), figure(c.FixedCI95[1]), c.Requests, c.Shortest, c.Longest, figure(c.R2)))
+		figure(c.Fixed), figure(c.FixedCI95[0]), figure(c.FixedCI95[1]), c.Requests, c.Shortest, c.Longest, figure(c.R2), flat))
 }
 
 // events writes of events that are no tokens, of speculation and of reasoning,

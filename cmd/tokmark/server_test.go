@@ -1,0 +1,284 @@
+package main
+
+import (
+	"io"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/tokmark/tokmark/bench/mockserver"
+	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/bench/target"
+	"github.com/tokmark/tokmark/report"
+)
+
+// simulator starts a simulator in this process, which front may stand before.
+func simulator(t *testing.T, change func(*mockserver.Config), front func(*mockserver.Server) http.Handler) (*mockserver.Server, string) {
+	t.Helper()
+	cfg := mockserver.Default()
+	cfg.PrefillBase, cfg.DecodeBase = cfg.PrefillBase/4, cfg.DecodeBase/4 // so that a run takes a second
+	if change != nil {
+		change(&cfg)
+	}
+	sim, err := mockserver.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var handler http.Handler = sim
+	if front != nil {
+		handler = front(sim)
+	}
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.Close()
+		if err := sim.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sim, server.URL
+}
+
+// summarized runs the program and summarizes what it left.
+func summarized(t *testing.T, url string, args ...string) (s *report.Summary, stdout, stderr string) {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	code, stdout, stderr := program("", append([]string{"run", "--url", url, "--artifact-dir", dir, "--ui", "none"}, args...)...)
+	if code != exitOK && code != exitInvalid { // which a busy machine can make of it
+		t.Fatalf("exit code = %d, stderr: %s", code, stderr)
+	}
+	s, err := report.Load(record.Dir(dir), report.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, stdout, stderr
+}
+
+// truthsOf returns what the simulator knows of the measured requests.
+func truthsOf(sim *mockserver.Server, s *report.Summary) []mockserver.Truth {
+	return slices.DeleteFunc(sim.Truth(), func(tr mockserver.Truth) bool {
+		return !strings.HasPrefix(tr.RequestID, s.Manifest.ID+"-m")
+	})
+}
+
+// TestServerSide: what is reported of the server is what the simulator knows of
+// itself.
+func TestServerSide(t *testing.T) {
+	const requests = 60
+	sim, url := simulator(t, func(c *mockserver.Config) { c.DraftTokens = 3 }, nil)
+	s, stdout, _ := summarized(t, url, "--concurrency", "6", "--request-count", strconv.Itoa(requests), "--warmup-request-count", "10",
+		"--cache-hit-rate", "0.5", "--isl", "400", "--isl-stddev", "150", "--osl", "24", "--condition", "precision=fp8")
+	truths := truthsOf(sim, s)
+	if len(truths) != requests || s.Counts.Valid != requests {
+		t.Fatalf("%d truths, %d valid requests, want %d", len(truths), s.Counts.Valid, requests)
+	}
+	var queue, prefill, decode float64 // ms, sums
+	var input, cached, output, steps float64
+	for _, tr := range truths {
+		queue += milliseconds(tr.Admitted.Sub(tr.Received))
+		prefill += milliseconds(tr.PrefillEnd.Sub(tr.Admitted))
+		decode += milliseconds(tr.EngineEnd.Sub(tr.PrefillEnd))
+		input, cached, output = input+float64(tr.PromptTokens), cached+float64(tr.CachedTokens), output+float64(tr.OutputTokens)
+		steps += float64(len(tr.Events) - 1)
+	}
+
+	// The phases, within 2 % (a request is queued a moment after its arrival).
+	spans := map[string]float64{"decode": s.Server.Means["decode_time"]}
+	for _, span := range s.Waterfall.Server {
+		spans[span.Name] = span.Mean
+	}
+	for name, truth := range map[string]float64{report.SpanQueue: queue, report.SpanPrefill: prefill, "decode": decode} {
+		truth /= requests
+		const moment = 0.5 // ms
+		if got := spans[name]; math.Abs(got-truth) > 0.02*truth+moment || got == 0 {
+			t.Errorf("mean %s = %.3f ms, the simulator's own %.3f ms", name, got, truth)
+		}
+	}
+	// The parts sum to the whole.
+	var client, server, after float64
+	for i, span := range s.Waterfall.Client {
+		client += span.Mean
+		if i > slices.IndexFunc(s.Waterfall.Client, func(s report.Span) bool { return s.Name == report.SpanWrite }) {
+			after += span.Mean
+		}
+	}
+	for _, span := range s.Waterfall.Server {
+		server += span.Mean
+	}
+	ttft, _ := s.Metric("time_to_first_token")
+	for what, pair := range map[string][2]float64{"client": {client, ttft.Statistic.Avg}, "server": {server, after}} {
+		if math.Abs(pair[0]-pair[1]) > 0.01*pair[1] {
+			t.Errorf("the %s's spans sum to %.4f ms of %.4f ms", what, pair[0], pair[1])
+		}
+	}
+	// Counts are exact.
+	want := map[string]float64{report.CountRequests: requests, report.CountInput: input, report.CountOutput: output}
+	for _, c := range s.Server.Counts {
+		if c.Server != want[c.What] || c.Ours != want[c.What] {
+			t.Errorf("%s: the server counted %v, we %v, the truth is %v", c.What, c.Server, c.Ours, want[c.What])
+		}
+		delete(want, c.What)
+	}
+	if len(want) > 0 || len(s.Server.Times) != 3 {
+		t.Errorf("not compared: %v; times: %v", want, s.Server.Times)
+	}
+	if got := *s.Cache.HitRate; got != cached/input || got == 0 || *s.Cache.Server != got {
+		t.Errorf("hit rate by usage %v, by the server %v, the truth is %v", got, *s.Cache.Server, cached/input)
+	}
+	accepted := output - requests - steps // a step makes one token and those accepted
+	if sp := s.Speculation; sp == nil || *sp.AcceptedLength != 1+accepted/steps || *sp.AcceptanceRate != accepted/(3*steps) {
+		t.Errorf("speculation = %+v, the truth is %v accepted in %v steps", sp, accepted, steps)
+	}
+	if e := s.Events; float64(e.Tokens) != output || float64(e.Events) != steps+requests || !e.Differ() {
+		t.Errorf("events = %+v, the truth is %v tokens in %v events", e, output, steps+requests)
+	}
+	if s.Prefill == nil {
+		t.Error("there is no prefill cost, though lengths vary")
+	}
+	for _, text := range []string{"TIME TO FIRST TOKEN, SPAN BY SPAN", "Prefill cost: ", "accepted length", "PREFIX CACHE: hit-rate", "declared      precision fp8", "as we did"} {
+		if !strings.Contains(stdout, text) {
+			t.Errorf("the report does not say %q:\n%s", text, stdout)
+		}
+	}
+}
+
+// TestServersThatMisbehave: what a server's metrics do is told, never fatal, and
+// never makes a number that is wrong.
+func TestServersThatMisbehave(t *testing.T) {
+	const requests, warmup = 20, 10
+	html := func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<html>vllm:request_success_total 7</html>")
+	}
+	unauthorized := func(w http.ResponseWriter) { w.WriteHeader(http.StatusUnauthorized) }
+	// changed rewrites the simulator's metrics.
+	changed := func(sim *mockserver.Server, w http.ResponseWriter, r *http.Request, change func(string) string) {
+		kept := httptest.NewRecorder()
+		sim.ServeHTTP(kept, r)
+		w.Header().Set("Content-Type", kept.Header().Get("Content-Type"))
+		_, _ = io.WriteString(w, change(kept.Body.String()))
+	}
+	tests := []struct {
+		name string
+		// metrics answers for the metrics once so many requests have been sent,
+		// post before each request is.
+		metrics func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request)
+		post    func(sim *mockserver.Server, sent int64)
+		warning string
+		says    string // in the warning, or on stderr where there is none
+		suspect bool
+		counts  bool // of the server are there
+	}{
+		{name: "missing from the start", says: "no Prometheus metrics there",
+			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNotFound)
+			}},
+		{name: "HTML", says: "the answer is HTML",
+			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) { html(w) }},
+		{name: "401", says: "it wants other credentials",
+			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) { unauthorized(w) }},
+		{name: "gone at the end", warning: report.ServerMetrics, says: "it wants other credentials",
+			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
+				if sent > warmup {
+					unauthorized(w)
+				} else {
+					sim.ServeHTTP(w, r)
+				}
+			}},
+		{name: "HTML at the end", warning: report.ServerMetrics, says: "the answer is HTML",
+			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
+				if sent > warmup {
+					html(w)
+				} else {
+					sim.ServeHTTP(w, r)
+				}
+			}},
+		{name: "other labels at the end", warning: report.ServerMetrics, says: "series are gone",
+			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
+				changed(sim, w, r, func(s string) string {
+					if sent > warmup {
+						s = strings.ReplaceAll(s, `model_name=`, `build="b",model_name=`)
+					}
+					return s
+				})
+			}},
+		{name: "another engine", warning: report.ConditionsChanged, says: target.ErrReplicas.Error(), suspect: true,
+			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
+				changed(sim, w, r, func(s string) string {
+					if sent > warmup {
+						s = strings.ReplaceAll(s, `engine="0"`, `engine="1"`)
+					}
+					return s
+				})
+			}},
+		{name: "restarted", warning: report.ConditionsChanged, says: target.ErrReset.Error(), suspect: true,
+			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
+				if sent <= warmup {
+					sim.ServeHTTP(w, r)
+					return
+				}
+				again, err := mockserver.New(mockserver.Default())
+				if err != nil {
+					panic(err)
+				}
+				again.ServeHTTP(w, r)
+				_ = again.Close()
+			}},
+		{name: "others use it", warning: report.OtherTraffic, says: "24 requests during the measurement where ours are at most 20 (+20 %)", suspect: true, counts: true,
+			post: func(sim *mockserver.Server, sent int64) {
+				if sent <= warmup+10 || sent > warmup+14 {
+					return
+				}
+				r := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"model":"tokmark-sim","messages":[{"role":"user","content":"hello"}],"max_tokens":4}`))
+				sim.ServeHTTP(httptest.NewRecorder(), r)
+			}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var sent atomic.Int64
+			_, url := simulator(t, nil, func(sim *mockserver.Server) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch {
+					case r.Method == http.MethodPost:
+						if n := sent.Add(1); tt.post != nil {
+							tt.post(sim, n)
+						}
+						sim.ServeHTTP(w, r)
+					case r.URL.Path == "/metrics" && tt.metrics != nil:
+						tt.metrics(sim, sent.Load(), w, r)
+					default:
+						sim.ServeHTTP(w, r)
+					}
+				})
+			})
+			s, _, stderr := summarized(t, url, "--preflight=false", "--dialect", "vllm", "--concurrency", "2",
+				"--warmup-request-count", strconv.Itoa(warmup), "--request-count", strconv.Itoa(requests), "--isl", "32", "--osl", "8")
+			if s.Counts.Valid != requests {
+				t.Errorf("%d valid requests, want %d", s.Counts.Valid, requests)
+			}
+			said := stderr
+			if tt.warning != "" {
+				said = ""
+				for _, w := range s.Warnings {
+					if w.Code == tt.warning {
+						said = w.Message
+						if (w.Effect == report.Suspect) != tt.suspect {
+							t.Errorf("%s makes the run %s", w.Code, w.Effect)
+						}
+					}
+				}
+			}
+			if !strings.Contains(said, tt.says) {
+				t.Errorf("said %q, want %q in it", said, tt.says)
+			}
+			if tt.counts != (s.Server != nil && len(s.Server.Counts) > 0) || tt.counts != (s.Waterfall.Server != nil) {
+				t.Errorf("server = %+v, want its figures: %v", s.Server, tt.counts)
+			}
+		})
+	}
+}

@@ -1,0 +1,285 @@
+// Package verify says whether two sides give the same answers to the same
+// prompts, beside how fast they give them.
+//
+// Equal servers need not give equal answers: the arithmetic of a batch differs
+// from that of a single sequence, and a tie between two tokens falls either
+// way. So what two sides differ by is judged by what one side differs from
+// itself.
+package verify
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/tokmark/tokmark/bench/record"
+)
+
+// Answer is what a prompt got.
+type Answer struct {
+	OK     bool
+	Text   string // reasoning, answer and tool arguments, joined
+	Finish string
+	Tokens record.Count
+}
+
+// AnswerOf takes the answer from a record whose output was kept.
+func AnswerOf(r *record.Record) Answer {
+	a := Answer{OK: r.Outcome == record.OK, Tokens: record.Unknown}
+	if n, ok := r.OSL(); ok {
+		a.Tokens = record.Count(n)
+	}
+	var text strings.Builder
+	for _, o := range r.Output {
+		text.WriteString(o.Reasoning + o.Text + o.Tools)
+	}
+	a.Text = text.String()
+	a.Finish = strings.Join(r.FinishReasons, ",")
+	return a
+}
+
+// Divergence is a prompt whose answers differ.
+type Divergence struct {
+	Prompt int `json:"prompt"`
+	// Characters and Words are how much of the answers is the same, from the
+	// start.
+	Characters int `json:"characters"`
+	Words      int `json:"words"`
+	// A and B are how the answers go on from there.
+	A string `json:"a"`
+	B string `json:"b"`
+}
+
+// Difference is what two lists of answers to the same prompts differ by.
+type Difference struct {
+	Prompts   int `json:"prompts"` // answered on both sides
+	Identical int `json:"identical"`
+	// FailedA and FailedB were not answered.
+	FailedA int `json:"failed_a"`
+	FailedB int `json:"failed_b"`
+	// Finish counts the prompts with other finish reasons, Length those with
+	// other numbers of tokens; LengthChange is the mean of B - A over all.
+	Finish       int          `json:"other_finish_reason"`
+	Length       int          `json:"other_length"`
+	LengthChange *float64     `json:"length_change_tokens,omitempty"`
+	Diverged     []Divergence `json:"diverged"`
+	// JSONA and JSONB count the answers that are valid JSON.
+	JSONA int `json:"valid_json_a"`
+	JSONB int `json:"valid_json_b"`
+}
+
+// Share is the share of answered prompts whose answers are not the same; NaN
+// if there are none.
+func (d Difference) Share() float64 { return float64(d.Prompts-d.Identical) / float64(d.Prompts) }
+
+// shownBytes is how much of an answer is kept from where it differs.
+const shownBytes = 60
+
+// Compare compares answers to the same prompts, by place in the lists.
+func Compare(a, b []Answer) Difference {
+	var d Difference
+	change, counted := 0.0, 0
+	for i := range min(len(a), len(b)) {
+		x, y := a[i], b[i]
+		if !x.OK || !y.OK {
+			if !x.OK {
+				d.FailedA++
+			}
+			if !y.OK {
+				d.FailedB++
+			}
+			continue
+		}
+		d.Prompts++
+		if x.Finish != y.Finish {
+			d.Finish++
+		}
+		if x.Tokens.IsKnown() && y.Tokens.IsKnown() {
+			change += float64(y.Tokens - x.Tokens)
+			counted++
+			if x.Tokens != y.Tokens {
+				d.Length++
+			}
+		}
+		if json.Valid([]byte(x.Text)) {
+			d.JSONA++
+		}
+		if json.Valid([]byte(y.Text)) {
+			d.JSONB++
+		}
+		if x.Text == y.Text {
+			d.Identical++
+			continue
+		}
+		d.Diverged = append(d.Diverged, diverge(i, x.Text, y.Text))
+	}
+	if counted > 0 {
+		mean := change / float64(counted)
+		d.LengthChange = &mean
+	}
+	return d
+}
+
+// diverge finds the first place where two texts differ.
+func diverge(prompt int, a, b string) Divergence {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	for n > 0 && n < len(a) && !utf8.RuneStart(a[n]) || n > 0 && n < len(b) && !utf8.RuneStart(b[n]) {
+		n--
+	}
+	rest := func(s string) string {
+		s = s[n:]
+		if len(s) > shownBytes {
+			s = s[:shownBytes]
+		}
+		return strings.ToValidUTF8(s, "")
+	}
+	return Divergence{
+		Prompt: prompt, Characters: utf8.RuneCountInString(a[:n]), Words: len(strings.Fields(a[:n])), A: rest(a), B: rest(b),
+	}
+}
+
+// Verdict is what is said of the two sides.
+type Verdict string
+
+// The verdicts.
+const (
+	Same    Verdict = "same"        // B differs from A no more than A from itself
+	Differs Verdict = "differs"     // B differs more
+	Unsure  Verdict = "cannot tell" // too few prompts to say
+)
+
+// Result is the whole of a verification.
+type Result struct {
+	A       string     `json:"a"`
+	B       string     `json:"b"`
+	Null    Difference `json:"a_with_itself"`
+	Other   Difference `json:"a_with_b"`
+	P       float64    `json:"p"` // of so much more, were there no difference
+	Verdict Verdict    `json:"verdict"`
+}
+
+const (
+	// leastPrompts is how many answered prompts a verdict needs.
+	leastPrompts = 8
+	// significant is the p below which a difference is said, suspicious the one
+	// below which sameness is not.
+	significant = 0.01
+	suspicious  = 0.1
+)
+
+// Judge compares what A and B differ by with what A differs from itself, by
+// Fisher's exact test on the shares of prompts that are not the same.
+func Judge(null, other Difference) Result {
+	r := Result{Null: null, Other: other, P: 1, Verdict: Unsure}
+	if null.Prompts < leastPrompts || other.Prompts < leastPrompts {
+		return r
+	}
+	r.P = fisher(null.Prompts-null.Identical, null.Prompts, other.Prompts-other.Identical, other.Prompts)
+	switch {
+	case r.P < significant:
+		r.Verdict = Differs
+	case r.P < suspicious:
+		r.Verdict = Unsure
+	default:
+		r.Verdict = Same
+	}
+	return r
+}
+
+// fisher is the probability of at least k2 of n2, given k1 of n1 and no
+// difference.
+func fisher(k1, n1, k2, n2 int) float64 {
+	choose := func(n, k int) float64 {
+		a, _ := math.Lgamma(float64(n + 1))
+		b, _ := math.Lgamma(float64(k + 1))
+		c, _ := math.Lgamma(float64(n - k + 1))
+		return a - b - c
+	}
+	k, n := k1+k2, n1+n2
+	p := 0.0
+	for i := k2; i <= min(n2, k); i++ {
+		if k-i <= n1 {
+			p += math.Exp(choose(n2, i) + choose(n1, k-i) - choose(n, k))
+		}
+	}
+	return min(p, 1)
+}
+
+// WriteText writes the result for a terminal.
+func (r Result) WriteText(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "A  %s\nB  %s\n\n%-34s %16s %16s\n", r.A, r.B, "", "A with itself", "A with B")
+	line := func(name string, of func(Difference) string) {
+		fmt.Fprintf(&b, "%-34s %16s %16s\n", name, of(r.Null), of(r.Other))
+	}
+	count := func(of func(Difference) int) func(Difference) string {
+		return func(d Difference) string { return fmt.Sprint(of(d)) }
+	}
+	line("prompts answered on both sides", count(func(d Difference) int { return d.Prompts }))
+	line("failed", func(d Difference) string { return fmt.Sprintf("%d, %d", d.FailedA, d.FailedB) })
+	line("identical answers", func(d Difference) string {
+		if d.Prompts == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%d (%.3g %%)", d.Identical, 100*float64(d.Identical)/float64(d.Prompts))
+	})
+	line("first difference, median words in", func(d Difference) string { return medianWords(d.Diverged) })
+	line("other finish reason", count(func(d Difference) int { return d.Finish }))
+	line("other length in tokens", count(func(d Difference) int { return d.Length }))
+	line("mean change of length in tokens", func(d Difference) string {
+		if d.LengthChange == nil {
+			return "not known"
+		}
+		return fmt.Sprintf("%+.3g", *d.LengthChange)
+	})
+	const shown = 5
+	for i, d := range r.Other.Diverged {
+		if i == shown {
+			fmt.Fprintf(&b, "  … %d more\n", len(r.Other.Diverged)-shown)
+			break
+		}
+		if i == 0 {
+			fmt.Fprintln(&b, "\nWhere A and B part:")
+		}
+		fmt.Fprintf(&b, "  prompt %d after %d words\n    A …%q\n    B …%q\n", d.Prompt, d.Words, d.A, d.B)
+	}
+	switch {
+	case r.Verdict == Same:
+		fmt.Fprintf(&b, "\nsame: B differs from A no more than A from itself (p = %.2g)\n", r.P)
+	case r.Verdict == Differs:
+		fmt.Fprintf(&b, "\ndiffers: B differs from A more often than A from itself (p = %.2g)\n", r.P)
+	case r.P < suspicious:
+		fmt.Fprintf(&b, "\ncannot tell: B differs from A more often than A from itself, which may be chance (p = %.2g): ask more prompts\n", r.P)
+	default:
+		fmt.Fprintf(&b, "\ncannot tell: fewer than %d prompts were answered on both sides\n", leastPrompts)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func medianWords(d []Divergence) string {
+	if len(d) == 0 {
+		return "-"
+	}
+	words := make([]int, len(d))
+	for i, x := range d {
+		words[i] = x.Words
+	}
+	slices.Sort(words)
+	return fmt.Sprint(words[len(words)/2])
+}
+
+// WriteJSON writes the result for programs.
+func (r Result) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
