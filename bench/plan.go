@@ -76,6 +76,9 @@ type Plan struct {
 
 	// KeepOutput keeps the text of the answers in the records.
 	KeepOutput bool
+	// Check, if set, judges the text of each answer that went well. It must be
+	// safe for concurrent use.
+	Check func(text string) bool
 	// RequestIDPrefix makes the X-Request-ID of each request, before its
 	// phase and number.
 	RequestIDPrefix string

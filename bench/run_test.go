@@ -532,6 +532,20 @@ func TestWarmupThatRepeatsTheMeasuredPrompts(t *testing.T) {
 	})
 }
 
+func TestAnswersAreChecked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, answer{ttft: 10 * ms, tokens: 2}, func(p *Plan) {
+			p.Requests = 2
+			p.Check = func(text string) bool { return text == "t0 t1 " }
+		})
+		for _, r := range recs {
+			if r.StructureOK == nil || !*r.StructureOK || r.Output != nil {
+				t.Errorf("record %d: structure %v, output %v", r.ID, r.StructureOK, r.Output)
+			}
+		}
+	})
+}
+
 func TestSourceErrorEndsTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, _ := url.Parse("http://server/v1/chat/completions")

@@ -87,8 +87,12 @@ func (s *session) exchange(ctx context.Context, rec *record.Record, keepOutput b
 			s.leavePrefill()
 		}
 	}
-	s.x.do(ctx, rec, id, s.body, keepOutput, leave)
+	s.x.do(ctx, rec, id, s.body, keepOutput || s.plan.Check != nil, leave)
 	leave()
+	if s.plan.Check != nil && rec.Outcome == record.OK {
+		ok := len(rec.Output) > 0 && s.plan.Check(rec.Output[0].Text)
+		rec.StructureOK = &ok
+	}
 	s.plan.Gauge.InFlight.Add(-1)
 }
 

@@ -84,10 +84,9 @@ func (t *tally) addStream(r *record.Record) {
 			e.firstAnswer.add(int64(answer))
 		}
 	}
-	drafted, accepted := draftsOf(r)
-	if drafted.IsKnown() && accepted.IsKnown() {
-		e.drafted.add(int64(drafted))
-		e.accepted.add(int64(accepted))
+	if told := r.ServerTimings; told != nil && told.DraftTokens.IsKnown() && told.AcceptedTokens.IsKnown() {
+		e.drafted.add(int64(told.DraftTokens))
+		e.accepted.add(int64(told.AcceptedTokens))
 	}
 	osl, ok := r.OSL()
 	if !ok || !r.Streamed {
@@ -152,9 +151,15 @@ func (t *tally) speculation() *Speculation {
 		drafted, accepted := float64(e.drafted.sum), float64(e.accepted.sum)
 		return &Speculation{Drafted: &drafted, Accepted: &accepted, AcceptanceRate: ratio(accepted, drafted), Source: FromServerAnswers}
 	}
-	length, rate := w.gauges[metricAcceptLen], w.gauges[metricAcceptRate]
-	out = &Speculation{AcceptedLength: ratio(length.sum, float64(length.n)), AcceptanceRate: ratio(rate.sum, float64(rate.n)), Source: FromServerGauge}
-	if out.AcceptanceRate == nil && (out.AcceptedLength == nil || *out.AcceptedLength <= 1) {
+	out = &Speculation{Source: FromServerGauge}
+	if length, ok := w.gauges[metricAcceptLen]; ok {
+		out.AcceptedLength = &length.Mean
+	}
+	if rate, ok := w.gauges[metricAcceptRate]; ok {
+		out.AcceptanceRate = &rate.Mean
+	}
+	// A server that does not speculate shows 0, or steps of one token.
+	if (out.AcceptanceRate == nil || *out.AcceptanceRate == 0) && (out.AcceptedLength == nil || *out.AcceptedLength <= 1) {
 		return nil
 	}
 	return out

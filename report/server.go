@@ -26,9 +26,27 @@ type Server struct {
 	// Means holds the mean of each interval that it timed, in milliseconds, by
 	// the name of the metric.
 	Means map[string]float64 `json:"means_ms,omitempty"`
+	// Gauges are the moments of its state that were sampled during the
+	// measurement, and those of a GPU exporter, by the name of the metric.
+	Gauges map[string]Gauge `json:"gauges,omitempty"`
 	// Counts and Times set its figures beside ours.
 	Counts []ServerCount `json:"counts,omitempty"`
 	Times  []ServerTime  `json:"times,omitempty"`
+}
+
+// Gauge is what samples of one value came to.
+type Gauge struct {
+	Mean    float64 `json:"mean"`
+	Max     float64 `json:"max"`
+	Samples int64   `json:"samples"`
+}
+
+func (g Gauge) with(v float64) Gauge {
+	n := g.Samples + 1
+	if g.Samples == 0 {
+		g.Max = v
+	}
+	return Gauge{Mean: g.Mean + (v-g.Mean)/float64(n), Max: max(g.Max, v), Samples: n}
 }
 
 // ServerCount is a number that both sides counted.
@@ -88,8 +106,8 @@ const (
 	metricDrafts     = "spec_drafts"
 	metricDrafted    = "spec_drafted"
 	metricAccepted   = "spec_accepted"
-	metricAcceptLen  = "spec_accept_length" // gauge
-	metricAcceptRate = "spec_accept_rate"   // gauge
+	metricAcceptLen  = "spec_accept_length"
+	metricAcceptRate = "spec_accept_rate"
 	metricQueue      = "queue_time"
 	metricPrefill    = "prefill_time"
 	metricTTFT       = "ttft"
@@ -97,6 +115,20 @@ const (
 	metricTPOT       = "tpot"
 	metricE2E        = "e2e"
 )
+
+// The names of the gauges that a Server may have.
+const (
+	GaugeRunning = "running" // requests
+	GaugeWaiting = "waiting" // requests
+	GaugeKVUsage = "kv_usage"
+	GaugeGPU     = "gpu_utilization"
+	GaugePower   = "gpu_power_watts"
+)
+
+var gauges = []string{
+	GaugeRunning, GaugeWaiting, GaugeKVUsage, metricAcceptLen, metricAcceptRate,
+	GaugeGPU, GaugePower, "gpu_memory_bytes", "gpu_memory_free_bytes", "gpu_clock_hertz",
+}
 
 // What target says of two samples between which counters began anew.
 var resetWords = []string{"counters were reset", "engines changed"}
@@ -151,25 +183,37 @@ func (v *served) addValid(r *record.Record) {
 	}
 }
 
-// window is what the server's metrics say of the measurement; empty, with
-// counters that tell nothing, if they are of no use.
+// serverWindow is what the server's metrics say of the measurement; counters
+// and times are empty if they are of no use.
 type serverWindow struct {
 	counters map[string]float64
 	times    map[string]record.ServerTimes
-	gauges   map[string]sumOf // over the samples
-	err      string           // why there is none
-	reset    bool             // since its counters began anew
-}
-
-type sumOf struct {
-	sum float64
-	n   int64
+	gauges   map[string]Gauge
+	err      string // why there are no counters
+	reset    bool   // since they began anew
 }
 
 // readServer takes the window from the manifest and looks through the samples
 // between its ends: a counter that fell and rose again shows only there.
 func (t *tally) readServer(samples []record.Sample) {
 	w := t.m.Server
+	from, to := t.m.MeasureStart, t.m.MeasureEnd
+	if w != nil && w.Error == "" {
+		from, to = w.From, w.To
+	}
+	within := slices.DeleteFunc(slices.Clone(samples), func(s record.Sample) bool {
+		return s.From == record.FromClient || s.At < from || s.At > to
+	})
+	for _, s := range within {
+		for _, name := range gauges {
+			if v, ok := s.Values[name]; ok && v >= 0 && !math.IsInf(v, 0) {
+				if t.server.gauges == nil {
+					t.server.gauges = map[string]Gauge{}
+				}
+				t.server.gauges[name] = t.server.gauges[name].with(v)
+			}
+		}
+	}
 	if w == nil {
 		return
 	}
@@ -178,16 +222,13 @@ func (t *tally) readServer(samples []record.Sample) {
 		t.server.reset = slices.ContainsFunc(resetWords, func(s string) bool { return strings.Contains(w.Error, s) })
 		return
 	}
-	within := slices.DeleteFunc(slices.Clone(samples), func(s record.Sample) bool {
-		return s.From != record.FromServer || s.At < w.From || s.At > w.To
-	})
+	within = slices.DeleteFunc(within, func(s record.Sample) bool { return s.From != record.FromServer })
 	slices.SortStableFunc(within, func(a, b record.Sample) int { return int(max(-1, min(1, a.At-b.At))) })
 	if what := fell(w, within); what != "" {
 		t.server.err, t.server.reset = what, true
 		return
 	}
 	t.server.counters, t.server.times = map[string]float64{}, map[string]record.ServerTimes{}
-	t.server.gauges = map[string]sumOf{}
 	for name, v := range w.Counters {
 		if v >= 0 && !math.IsInf(v, 0) {
 			t.server.counters[name] = v
@@ -196,14 +237,6 @@ func (t *tally) readServer(samples []record.Sample) {
 	for name, v := range w.Times {
 		if v.Seconds >= 0 && !math.IsInf(v.Seconds, 0) {
 			t.server.times[name] = v
-		}
-	}
-	for _, s := range within {
-		for _, name := range []string{metricAcceptLen, metricAcceptRate} {
-			if v, ok := s.Values[name]; ok && v >= 0 && !math.IsInf(v, 0) {
-				g := t.server.gauges[name]
-				t.server.gauges[name] = sumOf{g.sum + v, g.n + 1}
-			}
 		}
 	}
 }
@@ -254,10 +287,10 @@ func (w *serverWindow) ratio(above, below string) *float64 {
 // serverResult tells of the server; nil if nothing is known.
 func (t *tally) serverResult(s *Summary) *Server {
 	m, w := t.m, &t.server
-	if m.Dialect == "" && m.Server == nil && len(m.Conditions) == 0 && len(m.Changed) == 0 {
+	if m.Dialect == "" && m.Server == nil && len(m.Conditions) == 0 && len(m.Changed) == 0 && w.gauges == nil {
 		return nil
 	}
-	out := &Server{Dialect: m.Dialect, DialectBy: m.DialectBy, Changed: m.Changed, MetricsError: w.err}
+	out := &Server{Dialect: m.Dialect, DialectBy: m.DialectBy, Changed: m.Changed, MetricsError: w.err, Gauges: w.gauges}
 	if m.Server == nil || w.err != "" {
 		return out
 	}

@@ -179,8 +179,8 @@ func TestCountersThatFellInMidRun(t *testing.T) {
 			if got := s.Warned(report.ConditionsChanged); got != tt.reset {
 				t.Errorf("noticed = %v, want %v", got, tt.reset)
 			}
-			if tt.reset != (len(s.Server.Counts)+len(s.Server.Means) == 0) || tt.reset != (s.Waterfall.Server == nil) {
-				t.Errorf("server = %+v, waterfall = %+v", s.Server, s.Waterfall)
+			if tt.reset != (len(s.Server.Counts)+len(s.Server.Means) == 0) {
+				t.Errorf("server = %+v", s.Server)
 			}
 		})
 	}
@@ -209,6 +209,13 @@ func TestWaterfall(t *testing.T) {
 	}
 }
 
+// Records without the moments, as some of other tools, have no waterfall.
+func TestNoWaterfallWithoutMoments(t *testing.T) {
+	if w := summarize(t, served(100), many(100)...).Waterfall; w != nil {
+		t.Errorf("waterfall = %+v", w)
+	}
+}
+
 func TestWaterfallSumsUp(t *testing.T) {
 	sumOf := func(spans []report.Span) (total float64) {
 		for _, s := range spans {
@@ -217,7 +224,7 @@ func TestWaterfallSumsUp(t *testing.T) {
 		return total
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		moment := rapid.Custom(func(t *rapid.T) record.Time { return record.Time(rapid.IntRange(-1, 40_000_000).Draw(t, "at")) })
+		moment := rapid.Custom(func(t *rapid.T) record.Time { return record.Time(rapid.IntRange(0, 40_000_000).Draw(t, "at")) })
 		step := rapid.Custom(func(t *rapid.T) time.Duration { return time.Duration(rapid.IntRange(0, 30_000_000).Draw(t, "step")) })
 		m := served(5)
 		if rapid.Bool().Draw(t, "no queue") {
@@ -249,6 +256,67 @@ func TestWaterfallSumsUp(t *testing.T) {
 	})
 }
 
+func TestWaterfallByAnswers(t *testing.T) {
+	took := func(ms float64) *time.Duration { d := time.Duration(ms * 1e6); return &d }
+	unknown := record.Unknown
+	tests := []struct {
+		name  string
+		told  record.ServerTimings
+		share int // of 10 requests that tell
+		want  []report.Span
+	}{
+		{"llama.cpp", record.ServerTimings{Prefill: took(9), Decode: took(28), Source: "timings"}, 10,
+			[]report.Span{{Name: "prefill", Mean: 9}, {Name: "unexplained", Mean: 10}}},
+		{"vLLM", record.ServerTimings{Queue: took(4), Prefill: took(12), Source: "metrics"}, 10,
+			[]report.Span{{Name: "queue", Mean: 4}, {Name: "prefill", Mean: 12}, {Name: "unexplained", Mean: 3}}},
+		{"Dynamo", record.ServerTimings{Queue: took(4), Prefill: took(12), TTFT: took(18), Source: "nvext.timing"}, 10,
+			[]report.Span{{Name: "queue", Mean: 4}, {Name: "prefill", Mean: 12}, {Name: "other in the server", Mean: 2}, {Name: "unexplained", Mean: 1}}},
+		{"Groq makes its first token after the prefill", record.ServerTimings{Queue: took(4), Prefill: took(5), Decode: took(16), Source: "x_groq.usage"}, 10,
+			[]report.Span{{Name: "queue", Mean: 4}, {Name: "prefill", Mean: 5}, {Name: "first decode step", Mean: 2}, {Name: "unexplained", Mean: 8}}},
+		{"NIM", record.ServerTimings{Queue: took(4), TTFT: took(18), Source: "stats"}, 10,
+			[]report.Span{{Name: "queue", Mean: 4}, {Name: "rest of its TTFT", Mean: 14}, {Name: "unexplained", Mean: 1}}},
+		{"most answers tell", record.ServerTimings{Queue: took(4), Prefill: took(12), Source: "metrics"}, 6,
+			[]report.Span{{Name: "queue", Mean: 4}, {Name: "prefill", Mean: 12}, {Name: "unexplained", Mean: 3}}},
+		{"few answers tell, so the metrics do", record.ServerTimings{Queue: took(4), Prefill: took(12), Source: "metrics"}, 4,
+			[]report.Span{{Name: "queue", Mean: 5}, {Name: "prefill", Mean: 12}, {Name: "other in the server", Mean: 1}, {Name: "unexplained", Mean: 1}}},
+		{"only a decode time", record.ServerTimings{Decode: took(12), Source: "metrics"}, 10,
+			[]report.Span{{Name: "queue", Mean: 5}, {Name: "prefill", Mean: 12}, {Name: "other in the server", Mean: 1}, {Name: "unexplained", Mean: 1}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.told.DraftTokens, tt.told.AcceptedTokens = unknown, unknown
+			recs := many(10)
+			for i, r := range recs {
+				r.Written, r.FirstByte, r.FirstEvent = r.Start+msec, r.Start+2*msec, r.Start+3*msec
+				if i < tt.share {
+					told := tt.told
+					r.ServerTimings = &told
+				}
+			}
+			w := summarize(t, served(10), recs...).Waterfall
+			if len(w.Server) != len(tt.want) {
+				t.Fatalf("spans = %+v, want %+v", w.Server, tt.want)
+			}
+			for i, span := range w.Server {
+				if span.Name != tt.want[i].Name || !alike(span.Mean, tt.want[i].Mean) || !alike(span.Share, span.Mean/20) {
+					t.Errorf("span %d = %+v, want %+v", i, span, tt.want[i])
+				}
+			}
+			if byAnswers := tt.share > 4 && tt.told.Queue != nil || tt.told.Prefill != nil && tt.share > 4; strings.Contains(w.Server[0].Source, tt.told.Source+")") != byAnswers {
+				t.Errorf("source = %q", w.Server[0].Source)
+			}
+		})
+	}
+	// Drafts by answers: 1 of 4 accepted.
+	recs := many(10)
+	for _, r := range recs {
+		r.ServerTimings = &record.ServerTimings{Source: "timings", DraftTokens: 4, AcceptedTokens: 1}
+	}
+	if sp := summarize(t, manifest(), recs...).Speculation; sp == nil || *sp.AcceptanceRate != 0.25 || sp.AcceptedLength != nil || sp.Source != report.FromServerAnswers {
+		t.Errorf("speculation = %+v", sp)
+	}
+}
+
 func TestUnexplained(t *testing.T) {
 	tests := []struct {
 		name                 string
@@ -262,6 +330,7 @@ func TestUnexplained(t *testing.T) {
 		{"no TTFT told", 30, 30, -1, "look at its API layer, a proxy, or the network"},
 		{"no queue told", -1, 30, -1, "its queue, of which it tells nothing, its API layer"},
 		{"longer than what we saw", 100, 40, 141, "longer than the mean TTFT"},
+		{"a TTFT without a prefill is no API layer", 30, -1, 98, ""},
 		{"a TTFT from scheduling is none", 60, 35, 36, ""},
 		{"nothing told", -1, -1, -1, ""},
 	}
@@ -276,7 +345,9 @@ func TestUnexplained(t *testing.T) {
 			}
 			var recs []*record.Record
 			for i := range 50 {
-				recs = append(recs, stream(int64(i), record.Time(i)*10*msec, 100*msec, 5*msec, 8))
+				r := stream(int64(i), record.Time(i)*10*msec, 100*msec, 5*msec, 8)
+				r.Written, r.FirstByte, r.FirstEvent = r.Start, r.Start+99*msec, r.Start+99*msec
+				recs = append(recs, r)
 			}
 			s := summarize(t, m, recs...)
 			got := message(s, report.TTFTUnexplained)
@@ -408,6 +479,9 @@ func TestEventsSpeculationReasoning(t *testing.T) {
 		{At: msec, From: record.FromServer, Values: map[string]float64{"spec_accept_length": 2, "spec_accept_rate": 0.4}},
 		{At: 2 * msec, From: record.FromServer, Values: map[string]float64{"spec_accept_length": 3, "spec_accept_rate": 0.6}},
 	}, "", many(100))
+	if g := s.Server.Gauges["spec_accept_length"]; g != (report.Gauge{Mean: 2.5, Max: 3, Samples: 2}) {
+		t.Errorf("gauge = %+v", g)
+	}
 	if s.Speculation == nil || *s.Speculation.AcceptedLength != 2.5 || *s.Speculation.AcceptanceRate != 0.5 || s.Speculation.Source != report.FromServerGauge {
 		t.Errorf("by gauges = %+v", s.Speculation)
 	}

@@ -3,18 +3,18 @@ package report
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/tokmark/tokmark/bench/record"
 )
 
-// Waterfall says where the time to the first token went, in means over
-// Requests: twice over, by what the client saw and by what the server tells.
+// Waterfall says where the time to the first token went, in means over the
+// valid streams of which every moment is known: twice over, by what the client saw and by what the server tells.
 // Times are in milliseconds; shares are of the mean TTFT.
 type Waterfall struct {
-	Requests int64   `json:"requests"`
-	TTFT     float64 `json:"time_to_first_token_ms"`
+	Requests int64 `json:"requests"`
+	// TTFT is of these requests, as is everything else.
+	TTFT float64 `json:"time_to_first_token_ms"`
 	// Late is how late the requests started by the schedule; it lies before
 	// TTFT. Nil if the load has no schedule.
 	Late *float64 `json:"late_ms,omitempty"`
@@ -59,8 +59,9 @@ const writeSpan = 4 // the place of SpanWrite
 const (
 	SpanQueue       = "queue"
 	SpanPrefill     = "prefill"
-	SpanFirstStep   = "first decode step" // where prefill does not hold the first token
-	SpanOther       = "other in the server"
+	SpanFirstStep   = "first decode step"   // where prefill does not hold the first token
+	SpanOther       = "other in the server" // its TTFT less queue and prefill
+	SpanRest        = "rest of its TTFT"    // where it tells no prefill
 	SpanUnexplained = "unexplained"
 )
 
@@ -81,36 +82,47 @@ func (w *Waterfall) Unexplained() (float64, bool) {
 	return w.Server[len(w.Server)-1].Mean, true
 }
 
-// notes say from where to where the servers count, by dialect.
-var notes = map[string]string{
-	"vllm":     "prefill: from scheduling to the first token (so does its per-request TTFT count)",
-	"lmdeploy": "prefill: from scheduling to the first token",
-	"trtllm":   "prefill: from scheduling to the first token",
-	"sglang":   "prefill: the forward pass alone",
-	"llamacpp": "prefill: from the slot's start on the prompt to the first token; it tells no queue",
-	"dynamo":   "queue: the wait for a prefill worker; TTFT: from arrival at the front end",
+// metricNotes say from where to where the metrics of a dialect count.
+var metricNotes = map[string]string{
+	"vllm":     "prefill: from scheduling to the first token; TTFT: from arrival at its API",
+	"lmdeploy": "prefill: from scheduling to the first token; TTFT: from arrival",
+	"trtllm":   "prefill: from scheduling to the first token; TTFT: from arrival",
+	"sglang":   "prefill: the forward pass alone; TTFT: from arrival",
+	"dynamo":   "queue: in the request plane; TTFT: from arrival at the front end",
 	"tgi":      "prefill: of a batch, not of a request",
 	"litellm":  "TTFT: what the proxy saw of the server behind it",
-	"nim":      "its TTFT may count from scheduling",
-	"groq":     "the first decode step is estimated: completion time / output tokens",
 }
 
-// separateFirstStep: the prefill that such a server tells ends before the
-// first token is made.
-func separateFirstStep(dialect string) bool { return dialect == "groq" }
+// The sources of per-request times whose cuts matter, from record.ServerTimings.
+const (
+	llamaTimings  = "timings"
+	vllmTimings   = "metrics"
+	dynamoTimings = "nvext.timing"
+	groqTimings   = "x_groq.usage"
+	nimTimings    = "stats"
+)
+
+// answerNotes say the same of what answers tell, by the object that tells it.
+var answerNotes = map[string]string{
+	llamaTimings:  "prefill: from the slot's start on the prompt to the first token; the queue is not told",
+	vllmTimings:   "prefill: from scheduling to the first token, which is what it calls time to first token",
+	dynamoTimings: "queue: the wait for a prefill worker; TTFT: from arrival at the front end",
+	groqTimings:   "first decode step: estimated as completion time / output tokens",
+	nimTimings:    "its TTFT may count from arrival or from scheduling",
+}
 
 // waterfall is what is kept for Waterfall: sums over all valid streams, and
 // over those whose answer tells the server's own times.
 type waterfall struct{ all, told spans }
 
 type spans struct {
-	n             int64
-	ttft          time.Duration
-	late          sum
-	client        [len(clientSpans)]time.Duration
-	server        serverTimes
-	step          sum // decode / output tokens
-	serverAnswers int64
+	n      int64
+	ttft   time.Duration
+	late   sum
+	client [len(clientSpans)]time.Duration
+	source string // record.ServerTimings.Source
+	server serverTimes
+	step   sum // decode / output tokens
 }
 
 // serverTimes are sums of what answers tell.
@@ -118,12 +130,19 @@ type serverTimes struct{ queue, prefill, decode, ttft sum }
 
 func (t *tally) addWaterfall(r *record.Record) {
 	ttft, ok := r.TTFT()
-	if !ok {
+	if !ok || !r.Written.IsSet() || !r.FirstByte.IsSet() || !r.FirstEvent.IsSet() {
 		return
 	}
 	t.waterfall.all.add(r, ttft)
-	if told := toldBy(r); told.Prefill != nil || told.TTFT != nil || told.Queue != nil {
+	told := r.ServerTimings
+	if told != nil && (told.Prefill != nil || told.TTFT != nil || told.Queue != nil) {
 		s := &t.waterfall.told
+		if s.n == 0 {
+			s.source = told.Source
+		}
+		if told.Source != s.source {
+			return // servers cut in different places
+		}
 		s.add(r, ttft)
 		addTold := func(to *sum, d *time.Duration) {
 			if d != nil && *d >= 0 {
@@ -141,9 +160,8 @@ func (t *tally) addWaterfall(r *record.Record) {
 }
 
 // add cuts the time from the start to the first token at the moments that the
-// client saw. A moment that never came, or that another clock puts out of
-// order, is where its neighbour before it is, so that the spans always sum to
-// the whole.
+// client saw. A moment that another clock puts out of order is where its
+// neighbour before it is, so that the spans always sum to the whole.
 func (s *spans) add(r *record.Record, ttft time.Duration) {
 	s.n++
 	s.ttft += ttft
@@ -200,8 +218,9 @@ func (t *tally) waterfallResult() *Waterfall {
 	queue, prefill, ttft, source := t.metricSpans()
 	var step *float64
 	if perRequest {
-		queue, prefill, ttft, source = kept.server.queue.mean(), kept.server.prefill.mean(), kept.server.ttft.mean(), FromServerAnswers
-		if separateFirstStep(t.m.Dialect) {
+		queue, prefill, ttft = kept.server.queue.mean(), kept.server.prefill.mean(), kept.server.ttft.mean()
+		source = FromServerAnswers + " (" + kept.source + ")"
+		if kept.source == groqTimings { // its prefill ends before the first token is made
 			step = kept.step.mean()
 		}
 	}
@@ -220,11 +239,17 @@ func (t *tally) waterfallResult() *Waterfall {
 	}
 	// A TTFT below its parts counts from scheduling, not from arrival.
 	if ttft != nil && *ttft >= known {
-		w.Server = append(w.Server, span(SpanOther, *ttft-known, source))
+		name := SpanOther
+		if prefill == nil {
+			name = SpanRest
+		}
+		w.Server = append(w.Server, span(name, *ttft-known, source))
 		known = *ttft
 	}
 	w.Server = append(w.Server, span(SpanUnexplained, after-known, FromDifference))
-	w.Note = notes[t.m.Dialect]
+	if w.Note = metricNotes[t.m.Dialect]; perRequest {
+		w.Note = answerNotes[kept.source]
+	}
 	return w
 }
 
@@ -250,9 +275,10 @@ func ttftUnexplained(_ *tally, s *Summary) (string, Level) {
 		return "", Valid // they are the means of other requests too
 	}
 	large := func(v float64) bool { return v > apartFloor && v > apart*w.TTFT }
-	i := slices.IndexFunc(w.Server, func(s Span) bool { return s.Name == SpanOther })
+	last := w.Server[max(0, len(w.Server)-2)] // what it tells last
+	ownTTFT := last.Name == SpanOther || last.Name == SpanRest
 	switch {
-	case large(rest) && i >= 0:
+	case large(rest) && ownTTFT:
 		trip := ""
 		if w.Connect != nil {
 			trip = fmt.Sprintf(" (a TCP connect takes %.3g ms)", *w.Connect)
@@ -266,8 +292,8 @@ func ttftUnexplained(_ *tally, s *Summary) (string, Level) {
 		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms are explained by nothing that the server tells: look at %sits API layer, a proxy, or the network.", rest, w.TTFT, queue), Valid
 	case large(-rest):
 		return fmt.Sprintf("The spans that the server tells are %.4g ms longer than the mean TTFT of %.4g ms: they hold other requests, or count otherwise.", math.Abs(rest), w.TTFT), Valid
-	case i > 0 && large(w.Server[i].Mean):
-		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms pass in the server outside its queue and prefill: in its API layer (tokenizer, parsing, hand-over).", w.Server[i].Mean, w.TTFT), Valid
+	case last.Name == SpanOther && large(last.Mean):
+		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms pass in the server outside its queue and prefill: in its API layer (tokenizer, parsing, hand-over).", last.Mean, w.TTFT), Valid
 	}
 	return "", Valid
 }

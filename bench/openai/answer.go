@@ -48,6 +48,8 @@ type Answer struct {
 	hasIDs  bool         // so far every event with output had token ids
 	cacheN  record.Count // llama.cpp's timings.cache_n
 
+	told phases // the last ones
+
 	keep   bool
 	output []texts
 	like   pattern // what the events look like
@@ -62,7 +64,7 @@ type texts struct{ text, reasoning, tools []byte }
 //
 // The Answer fills what the answer tells: Streamed, FirstEvent, Outcome,
 // Failure, Chunks, Events and the places among them, FinishReasons, Done,
-// Notes, ResponseModel, Tokens, Usage, Output. The rest is the caller's; of
+// Notes, ResponseModel, Tokens, Usage, ServerTimings, Output. The rest is the caller's; of
 // that, Streaming and AskedOutput must be set before the first event.
 func (a *Answer) Reset(rec *record.Record, _ EndpointType, keepOutput bool) {
 	b := Answer{
@@ -201,6 +203,7 @@ func (a *Answer) Close() {
 	rec := a.rec
 	a.ended = true
 	a.settleTokens()
+	rec.ServerTimings = a.told.record()
 	if a.keep {
 		rec.Output = nil
 		for _, o := range a.output {
@@ -263,6 +266,9 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 	}
 	if n := count(v.Get("timings", "cache_n")); n.IsKnown() {
 		a.cacheN = n
+	}
+	if p := readPhases(v); p.source != "" {
+		a.told = p
 	}
 
 	var (

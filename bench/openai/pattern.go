@@ -116,7 +116,7 @@ func (a *Answer) isPlain(data []byte) (choice int, ok bool) {
 		return 0, false
 	}
 	list := v.GetArray("choices")
-	if len(list) != 1 || v.Exists("timings") || readUsage(v.Get("usage")) != record.NoUsage || readUsage(v.Get("x_groq", "usage")) != record.NoUsage {
+	if len(list) != 1 || readPhases(v).source != "" || v.Exists("timings") || readUsage(v.Get("usage")) != record.NoUsage || readUsage(v.Get("x_groq", "usage")) != record.NoUsage {
 		return 0, false
 	}
 	choice = choiceIndex(list[0], 0)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -433,5 +434,84 @@ func TestBrokenStream(t *testing.T) {
 	a.Close()
 	if rec.Outcome != record.Reset || len(rec.Chunks) != 1 || rec.Tokens.Output != 1 || rec.Notes != nil {
 		t.Errorf("%+v", rec)
+	}
+}
+
+// The phases that real servers tell, and nothing where they tell none.
+func TestWireTimings(t *testing.T) {
+	files, _ := filepath.Glob("testdata/wire/*.sse")
+	told := 0
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".sse")
+		t.Run(name, func(t *testing.T) {
+			var pair struct {
+				Want map[string]float64 `json:"server_timings"`
+			}
+			load(t, strings.TrimSuffix(file, ".sse")+".json", &pair)
+			body, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec, _ := replay(t, bytes.NewReader(body), true, nil)
+			if pair.Want == nil {
+				if rec.ServerTimings != nil {
+					t.Errorf("timings of nobody: %+v", rec.ServerTimings)
+				}
+				return
+			}
+			told++
+			if name == "dynamo-chat" {
+				pair.Want["decode_ms"] = 80 - 33.5 // total less TTFT
+			}
+			if rec.ServerTimings == nil {
+				t.Fatal("no timings")
+			}
+			got := map[string]float64{}
+			for key, d := range map[string]*time.Duration{
+				"queue_ms": rec.ServerTimings.Queue, "prefill_ms": rec.ServerTimings.Prefill,
+				"decode_ms": rec.ServerTimings.Decode, "ttft_ms": rec.ServerTimings.TTFT,
+			} {
+				if d != nil {
+					got[key] = float64(*d) / 1e6
+				}
+			}
+			if d := cmp.Diff(pair.Want, got); d != "" {
+				t.Error(d)
+			}
+			drafted, accepted := record.Unknown, record.Unknown
+			if name == "vllm-chat" || name == "llamacpp-chat" {
+				drafted, accepted = 2, 1
+			}
+			if s := rec.ServerTimings; s.DraftTokens != drafted || s.AcceptedTokens != accepted {
+				t.Errorf("%d drafted, %d accepted, want %d and %d", s.DraftTokens, s.AcceptedTokens, drafted, accepted)
+			}
+		})
+	}
+	if told != 4 {
+		t.Errorf("%d answers tell timings, want 4", told)
+	}
+}
+
+func TestTimingsElsewhere(t *testing.T) {
+	ms := func(v float64) *time.Duration { d := time.Duration(v * 1e6); return &d }
+	for name, c := range map[string]struct {
+		fields string
+		want   *record.ServerTimings
+	}{
+		"NIM": {
+			`"stats":{"time_in_queue_in_ms":2,"generation_time_in_ms":60,"response_tokens":{"time_to_first_token_in_ms":20}}`,
+			&record.ServerTimings{Queue: ms(2), TTFT: ms(20), Decode: ms(40), Source: "stats", DraftTokens: record.Unknown, AcceptedTokens: record.Unknown},
+		},
+		"zero is told, nonsense is not": {
+			`"metrics":{"time_to_first_token_ms":-5,"queue_time_ms":0,"generation_time_ms":"9"}`,
+			&record.ServerTimings{Queue: ms(0), Source: "metrics", DraftTokens: record.Unknown, AcceptedTokens: record.Unknown},
+		},
+		"others": {`"stats":{"tokens_per_second":9},"metrics":{},"nvext":{"worker_id":1},"timings":null`, nil},
+	} {
+		stream := `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}],` + c.fields + "}\n\ndata: [DONE]\n\n"
+		rec, _ := replay(t, strings.NewReader(stream), true, nil)
+		if d := cmp.Diff(c.want, rec.ServerTimings); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
 	}
 }

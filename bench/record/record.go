@@ -142,6 +142,13 @@ type Record struct {
 
 	Tokens Tokens `json:"tokens,omitzero"`
 	Usage  Usage  `json:"usage,omitzero"`
+	// ServerTimings are the request's phases as the answer tells them; nil: it
+	// does not.
+	ServerTimings *ServerTimings `json:"server_timings,omitempty"`
+
+	// StructureOK tells whether the answer was of the structure asked for; nil:
+	// none was.
+	StructureOK *bool `json:"structure_ok,omitempty"`
 
 	// Output is the text that came, by choice; kept only if the plan says so.
 	Output []Output `json:"output,omitempty"`

@@ -36,6 +36,10 @@ func anyRecord(t *rapid.T) *Record {
 	r.Usage = Usage{Prompt: count("p"), Completion: count("c"), Total: count("t"), Reasoning: count("r"), Cached: count("h")}
 	r.AskedInput, r.AskedOutput, r.OwnInput = count("asked in"), count("asked out"), count("own in")
 	r.FirstTokenEvent, r.FirstAnswerEvent, r.LastTokenEvent = rapid.IntRange(-1, 9).Draw(t, "f"), rapid.IntRange(-1, 9).Draw(t, "a"), rapid.IntRange(-1, 9).Draw(t, "l")
+	if rapid.Bool().Draw(t, "timings") {
+		d := time.Duration(rapid.Int64Range(0, 1e12).Draw(t, "prefill"))
+		r.ServerTimings = &ServerTimings{Prefill: &d, Source: "timings", DraftTokens: count("drafted"), AcceptedTokens: count("accepted")}
+	}
 	at := Time(0)
 	for range rapid.IntRange(0, 20).Draw(t, "chunks") {
 		at += Time(rapid.Int64Range(0, 1e12).Draw(t, "gap"))

@@ -18,7 +18,7 @@ const (
 
 // probes are the paths that Detect asks, in order, until one tells the dialect.
 // /metrics comes last: with TensorRT-LLM each reading of it empties it.
-var probes = []string{models, "/", "/props", "/info", "/get_model_info", "/v1/metadata", "/prometheus/metrics", metrics}
+var probes = []string{models, "/", "/props", "/info", "/get_model_info", "/v1/metadata", "/openapi.json", "/prometheus/metrics", metrics}
 
 // clue is a sign of a dialect in the answer to a GET. All that it names must
 // hold. A Server header proves nothing by itself: it comes with a second clue.

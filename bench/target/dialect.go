@@ -51,6 +51,10 @@ type Dialect struct {
 	AskTimings map[string]any
 	// Strict: fields that the server does not know are refused.
 	Strict bool
+	// Closes: the server closes its connection after a streamed answer without
+	// having said so. A request sent over it before that is noticed is lost, so
+	// each one has to have a connection of its own.
+	Closes bool
 	// Metrics is what its Prometheus endpoint tells.
 	Metrics Metrics
 

@@ -146,6 +146,7 @@ var dialects = []Dialect{
 		StreamOptions: usage,
 		NoCache:       map[string]any{"cache_prompt": false},
 		Timings:       "timings on the last chunk (every chunk with timings_per_token)",
+		Closes:        true,
 		Metrics:       llamacppMetrics,
 		documents: []document{
 			{"/v1/models", []key{
@@ -155,6 +156,7 @@ var dialects = []Dialect{
 			}},
 			{"/props", []key{
 				{"model_path", ModelRoot, asIs},
+				{"model_ftype", Quantization, asIs},
 				{"default_generation_settings.n_ctx", MaxModelLen, asIs},
 				{"chat_template", ChatTemplate, hashed},
 				{"build_info", EngineVersion, asIs},
@@ -284,8 +286,10 @@ var dialects = []Dialect{
 		infos: []key{{started, ProcessStart, asIs}},
 	},
 	{
-		// No GET tells it: a preflight finds out which fields it refuses.
+		// Its description of itself has a path that no other server has. It
+		// takes max_completion_tokens, and then writes on to a limit of its own.
 		Name: "transformers-serve", Title: "Hugging Face transformers serve",
+		clues:      []clue{{path: "/openapi.json", contains: `"/load_model"`}},
 		ChatLimits: []string{"max_tokens"}, Seed: "seed",
 		Strict:    true,
 		documents: []document{{"/v1/models", []key{{"data[*].id", Model, asIs}}}},

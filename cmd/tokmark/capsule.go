@@ -126,19 +126,19 @@ func openCapsule(path string) (*capsule, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open capsule %s: %w", path, err)
 	}
-	defer z.Close()
+	defer func() { _ = z.Close() }() // it was only read
 	tmp, err := os.MkdirTemp("", "tokmark-capsule-*")
 	if err != nil {
 		return nil, err
 	}
 	c := &capsule{dir: record.Dir(tmp)}
-	if err := c.unpack(&z.Reader, path); err != nil {
+	if err := c.unpack(&z.Reader); err != nil {
 		return nil, errors.Join(fmt.Errorf("open capsule %s: %w", path, err), c.close())
 	}
 	return c, nil
 }
 
-func (c *capsule) unpack(z *zip.Reader, path string) error {
+func (c *capsule) unpack(z *zip.Reader) error {
 	var head capsuleHead
 	f, err := z.Open(capsuleFile)
 	if err != nil {
@@ -167,7 +167,8 @@ func (c *capsule) unpack(z *zip.Reader, path string) error {
 	}
 	for _, name := range names {
 		err := unpackFile(z, name, c.dir.Path(name))
-		if err != nil && !(errors.Is(err, fs.ErrNotExist) && (name == record.SamplesFile || name == record.SummaryJSONFile)) {
+		optional := name == record.SamplesFile || name == record.SummaryJSONFile
+		if err != nil && (!optional || !errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

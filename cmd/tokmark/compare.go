@@ -116,7 +116,7 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 						curve.By, curve.At = compare.ByLoad, atLoad
 					}
 					curve.Metric, curve.Stat, _ = strings.Cut(metric, ".")
-					result, err = compare.CompareCurves(sides[0], other, curve, opt)
+					result, err = compare.Curves(sides[0], other, curve, opt)
 				} else {
 					result, err = compare.Compare(sides[0], other, opt)
 				}
@@ -124,7 +124,9 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 					return usage(err)
 				}
 				if i > 0 && format != "json" {
-					fmt.Fprintln(w.Stdout)
+					if _, err := io.WriteString(w.Stdout, "\n"); err != nil {
+						return &exitError{code: exitFailed, err: err}
+					}
 				}
 				write := map[string]func(io.Writer) error{
 					"text": result.WriteText, "json": result.WriteJSON, "markdown": result.WriteMarkdown,

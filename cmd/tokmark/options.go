@@ -32,6 +32,8 @@ type options struct {
 	headers                         []string
 	apiKey                          string
 	extraInputs                     []string
+	responseFormat                  string
+	schema                          *answerSchema // of responseFormat, once it is read
 	usage, perChunkUsage, legacyMax bool
 	insecure                        bool
 	simulate                        bool
@@ -109,6 +111,7 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.headers, "header", "H", nil, "further request header `name:value`; may be given again")
 	fs.StringVar(&o.apiKey, "api-key", "", "bearer token (default: $OPENAI_API_KEY); never written anywhere")
 	fs.StringArrayVar(&o.extraInputs, "extra-inputs", nil, "further body fields: `name:value` or a JSON object; may be given again")
+	fs.StringVar(&o.responseFormat, "response-format", "", "`file` with a JSON schema that answers are asked to fit; the report says how many do")
 	fs.BoolVar(&o.usage, "usage", true, "ask for token counts in the stream (stream_options.include_usage)")
 	fs.BoolVar(&o.perChunkUsage, "per-chunk-usage", false, "ask for token counts in every event (continuous_usage_stats)")
 	fs.BoolVar(&o.legacyMax, "use-legacy-max-tokens", false, "limit chat output by max_tokens instead of max_completion_tokens")
@@ -192,6 +195,13 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	}
 	if n := len(o.modelWeights); n > 0 && n != len(o.models) {
 		bad("--model-weights: %d weights for %d models", n, len(o.models))
+	}
+	if o.responseFormat != "" {
+		var err error
+		if o.schema, err = readSchema(o.responseFormat); err != nil {
+			bad("--response-format: %w", err)
+		}
+		o.exactOutput = false // a structure ends where it is whole
 	}
 	if o.dialect != "" {
 		if _, err := target.ByName(o.dialect); err != nil {

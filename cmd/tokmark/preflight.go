@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"net/http"
 	"time"
@@ -128,6 +129,20 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		return usage(err)
 	}
 	m.Dialect, m.DialectBy = s.dialect.Name, s.facts.Evidence
+	if s.dialect.Closes {
+		plan.Header = plan.Header.Clone()
+		plan.Header.Set("Connection", "close")
+		fmt.Fprintf(w.Stderr, "tokmark: %s closes its connections after an answer without saying so: each request gets a new one\n", s.dialect.Title)
+	}
+	if o.schema != nil {
+		format, err := s.dialect.ResponseFormat(o.schema.text)
+		if err != nil {
+			return usagef("--response-format: %w", err)
+		}
+		plan.Body.Extra = maps.Clone(plan.Body.Extra)
+		plan.Body.Extra["response_format"] = format
+		plan.Check = o.schema.fits
+	}
 	if o.preflight {
 		plan.Body = s.dialect.Options(plan.Type, plan.Body)
 		var warnings []string

@@ -61,7 +61,7 @@ option name (request-rate: 4); the command line wins.`,
 				if err != nil {
 					return usage(err)
 				}
-				defer capsule.close()
+				defer func() { _ = capsule.close() }() // what is left lies among temporary files
 				if err := capsule.apply(fs); err != nil {
 					return usagef("--from %s: %w", o.from, err)
 				}

@@ -497,7 +497,7 @@ func TestCurves(t *testing.T) {
 		{by: ByLoad, at: 32, a: 1131, b: 1358},
 		{by: ByLoad, at: 256, beyond: true},
 	} {
-		c, err := CompareCurves(a, b, Curve{By: test.by, At: []float64{test.at}}, Options{})
+		c, err := Curves(a, b, Curve{By: test.by, At: []float64{test.at}}, Options{})
 		if err != nil || len(c.Blocked) > 0 {
 			t.Fatal(err, c.Blocked)
 		}
@@ -517,10 +517,10 @@ func TestCurves(t *testing.T) {
 			t.Errorf("%s %v: %s", test.by, test.at, m.Text())
 		}
 	}
-	if _, err := CompareCurves(a, b, Curve{By: "size", At: []float64{1}}, Options{}); err == nil {
+	if _, err := Curves(a, b, Curve{By: "size", At: []float64{1}}, Options{}); err == nil {
 		t.Error("curves by nothing known")
 	}
-	c, err := CompareCurves(a, b, Curve{By: BySpeed, At: []float64{50}}, Options{})
+	c, err := Curves(a, b, Curve{By: BySpeed, At: []float64{50}}, Options{})
 	if err != nil || !strings.HasPrefix(c.Headline, "at 50 tok/s/user: B +44 % [+") {
 		t.Errorf("%q, %v", c.Headline, err)
 	}

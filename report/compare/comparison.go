@@ -19,13 +19,13 @@
 // What that gives was counted with made runs of a default gate at its advised
 // size, 3000 requests a side: TTFT log-normal with a spread of 25 %, inter-token
 // latency of 10 %, both either independent or AR(1) with 0.5 from one request to
-// the next (TestSimulatedGate prints the numbers):
+// the next (TestSimulatedGate with -found 1000 -whole 100):
 //
-//	                                         independent   AR(1)
-//	equal servers: the gate says regression  FA_IID        FA_AR
-//	equal servers: the gate passes           PASS_IID      PASS_AR
-//	TTFT alone 10 % slower: regression       TTFT_IID      TTFT_AR
-//	everything 10 % slower: regression       ALL_IID       ALL_AR
+//	                                         independent    AR(1)
+//	equal servers: the gate says regression  0 of 1000      0 of 1000
+//	equal servers: the gate passes           100 of 100     98 of 100
+//	TTFT alone 10 % slower: regression       999 of 1000    963 of 1000
+//	everything 10 % slower: regression       1000 of 1000   1000 of 1000
 package compare
 
 import (

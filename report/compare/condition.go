@@ -51,15 +51,15 @@ type fact struct {
 	load  bool // part of the load: may differ between the points of a curve
 }
 
-// within reports whether b is within a share of a.
-func within(share float64) func(a, b float64) bool {
-	return func(a, b float64) bool { return math.Abs(a-b) <= share*math.Max(math.Abs(a), math.Abs(b)) }
-}
-
 const (
 	lengthsApart = 0.05 // of the mean length
 	hitsApart    = 0.05 // in hit rate
 )
+
+// asLong reports whether two mean lengths are nearly the same.
+func asLong(a, b float64) bool {
+	return math.Abs(a-b) <= lengthsApart*math.Max(math.Abs(a), math.Abs(b))
+}
 
 // facts says what a comparison depends on. Conditions of the target that are
 // not in it are harmless: they may well be the reason of a difference, but
@@ -81,13 +81,13 @@ var facts = []fact{
 	{name: "endpoint_type", kind: Disqualifying, asked: true, why: "another API", text: func(r *Run) string { return r.Manifest.Target.EndpointType }},
 	{name: "streaming", kind: Disqualifying, asked: true, why: "streams and whole answers", text: func(r *Run) string { return strconv.FormatBool(r.Manifest.Target.Streaming) }},
 	{name: "workload", kind: Disqualifying, asked: true, why: "other prompts", text: workload},
-	{name: "asked_input_length", kind: Disqualifying, why: "prompts of other lengths were asked for", alike: within(lengthsApart),
+	{name: "asked_input_length", kind: Disqualifying, why: "prompts of other lengths were asked for", alike: asLong,
 		num: func(r *Run) float64 { return lengthOf(r, func(l *report.Lengths) *float64 { return l.AskedInput }) }},
-	{name: "asked_output_length", kind: Disqualifying, why: "answers of other lengths were asked for", alike: within(lengthsApart),
+	{name: "asked_output_length", kind: Disqualifying, why: "answers of other lengths were asked for", alike: asLong,
 		num: func(r *Run) float64 { return lengthOf(r, func(l *report.Lengths) *float64 { return l.AskedOutput }) }},
-	{name: "input_length", kind: Disqualifying, asked: true, why: "prompts are more than 5 % apart in length", alike: within(lengthsApart),
+	{name: "input_length", kind: Disqualifying, asked: true, why: "prompts are more than 5 % apart in length", alike: asLong,
 		num: func(r *Run) float64 { return valueOrNaN(r, "input_sequence_length", "avg") }},
-	{name: "output_length", kind: Disqualifying, asked: true, why: "answers are more than 5 % apart in length", alike: within(lengthsApart),
+	{name: "output_length", kind: Disqualifying, asked: true, why: "answers are more than 5 % apart in length", alike: asLong,
 		num: func(r *Run) float64 { return valueOrNaN(r, outputMean, "avg") }},
 	{name: "cache_mode", kind: Disqualifying, asked: true, why: "prompts treat the prefix cache in another way", text: func(r *Run) string {
 		c := r.Manifest.Cache

@@ -63,12 +63,12 @@ func (m Match) Text() string {
 // NaN if unknown.
 type point struct{ x, y, xErr, yErr float64 }
 
-// CompareCurves compares two sweeps at matched places. Between two neighbouring
+// Curves compares two sweeps at matched places. Between two neighbouring
 // points a curve is taken to be a straight line in logarithms; by speed, only
 // the points count that no other one beats in both speed and figure. What lies
 // beyond the points of a curve is not told. The interval comes from curves
 // through points that are moved by the errors of their runs.
-func CompareCurves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
+func Curves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
 	opt = opt.withDefaults()
 	if curve.Metric == "" {
 		curve.Metric = tokenRate

@@ -21,6 +21,9 @@ var pages = flag.String("pages", "", "write the pages of the tests and pictures 
 // pictures as well.
 func browser(t *testing.T, name, page string) (dom, console string) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes seconds to start")
+	}
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("there is no chromium to look at the page with")
@@ -50,8 +53,8 @@ func browser(t *testing.T, name, page string) (dom, console string) {
 	dom, log := run("--dump-dom")
 	if *pages != "" {
 		base := filepath.Join(*pages, name)
-		run("--screenshot="+base+"-light.png", "--window-size=1200,9000", "--hide-scrollbars")
-		run("--screenshot="+base+"-dark.png", "--window-size=1200,9000", "--hide-scrollbars", "--force-dark-mode", "--blink-settings=preferredColorScheme=0")
+		run("--screenshot="+base+"-light.png", "--window-size=1200,9400", "--hide-scrollbars")
+		run("--screenshot="+base+"-dark.png", "--window-size=1200,9400", "--hide-scrollbars", "--force-dark-mode", "--blink-settings=preferredColorScheme=0")
 		run("--print-to-pdf="+base+".pdf", "--no-pdf-header-footer")
 	}
 	var lines []string
@@ -74,6 +77,7 @@ func TestBrowserDrawsEveryChart(t *testing.T) {
 		"several": {named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			page := render(t, runs...)
 			dom, console := browser(t, name, page)
 			if console != "" {

@@ -181,8 +181,8 @@ func (t *timeCharts) at(k int) float64 {
 }
 
 // binned makes a series of values, one a bin.
-func (t *timeCharts) binned(name, style string, color int, values []float64) series {
-	s := series{Name: name, Style: style, Color: color}
+func (t *timeCharts) binned(name string, color int, values []float64) series {
+	s := series{Name: name, Style: line, Color: color}
 	for k, v := range values {
 		s.X, s.Y = append(s.X, num(t.at(k))), append(s.Y, num(v))
 	}
@@ -207,7 +207,7 @@ func (t *timeCharts) all() []chart {
 	if t.v.tokens.sums != nil {
 		out = append(out, t.draw("tokens", "Output tokens", "by the arrival of their events",
 			"Output tokens a second over time.", true, amount("tokens/s", "tok/s"),
-			t.binned("output tokens", line, blue, t.v.tokens.rates(t.first, t.last, t.n))))
+			t.binned("output tokens", blue, t.v.tokens.rates(t.first, t.last, t.n))))
 	}
 	if t.v.ttft.n > 0 {
 		out = append(out, t.ttft())
@@ -224,7 +224,7 @@ func (t *timeCharts) inFlight() chart {
 		from, to := float64(q.start-t.first)/width, float64(q.end-t.first)/width
 		spread(actual, from, to, to-from)
 	}
-	all := []series{t.binned("in flight", line, blue, actual)}
+	all := []series{t.binned("in flight", blue, actual)}
 	asked := t.s.Manifest.Load.Concurrency
 	note := "mean of each moment"
 	switch {
@@ -256,9 +256,9 @@ func (t *timeCharts) requestRate() chart {
 			failed[place(q.end)] += perSecond
 		}
 	}
-	all := []series{t.binned("started", line, grey, started), t.binned("completed", line, blue, ended)}
+	all := []series{t.binned("started", grey, started), t.binned("completed", blue, ended)}
 	if failures {
-		all = append(all, t.binned("failed", line, red, failed))
+		all = append(all, t.binned("failed", red, failed))
 	}
 	if asked := t.s.Manifest.Load.Rate; asked > 0 {
 		all = append(all, t.constant("asked", grey, asked))

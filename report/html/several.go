@@ -110,22 +110,18 @@ func facts(runs []Run) table {
 // system against the speed that one user sees.
 func byLoad(runs []Run) section {
 	sec := section{ID: "load", Title: "By load"}
-	load := func(r Run) (v float64, label string) {
-		if l := r.Summary.Manifest.Load; l.Rate > 0 {
-			return l.Rate, phrase.Figure(l.Rate) + " req/s"
-		} else if l.Concurrency > 0 {
-			return float64(l.Concurrency), phrase.Figure(float64(l.Concurrency)) + " in flight"
+	load := func(r Run) float64 {
+		l := r.Summary.Manifest.Load
+		if l.Rate > 0 {
+			return l.Rate
 		}
-		return 0, ""
+		return float64(l.Concurrency)
 	}
 	sorted := slices.Clone(runs)
 	slices.SortStableFunc(sorted, func(a, b Run) int {
-		x, _ := load(a)
-		y, _ := load(b)
-		return cmp.Compare(x, y)
+		return cmp.Compare(load(a), load(b))
 	})
-	low, _ := load(sorted[0])
-	high, _ := load(sorted[len(sorted)-1])
+	low, high := load(sorted[0]), load(sorted[len(sorted)-1])
 	byRate := sorted[0].Summary.Manifest.Load.Rate > 0
 	for _, r := range sorted {
 		if (r.Summary.Manifest.Load.Rate > 0) != byRate {
@@ -142,9 +138,12 @@ func byLoad(runs []Run) section {
 		user, ok2 := r.Summary.Metric("output_token_throughput_per_user")
 		if ok1 && ok2 {
 			v, _ := user.Statistic.Percentile(50)
-			_, label := load(r)
+			what := " in flight"
+			if byRate {
+				what = " req/s"
+			}
 			pareto = append(pareto, point{v, system.Value})
-			labels = append(labels, label)
+			labels = append(labels, phrase.Figure(load(r))+what)
 		}
 	}
 	f := figures{}
@@ -167,9 +166,8 @@ func byLoad(runs []Run) section {
 			s := series{Name: phrase.Percentile(percent), Style: rings, Color: i}
 			for _, r := range sorted {
 				if m, ok := r.Summary.Metric(tag); ok {
-					at, _ := load(r)
 					v, _ := m.Statistic.Percentile(percent)
-					s.X, s.Y = append(s.X, num(at)), append(s.Y, num(v))
+					s.X, s.Y = append(s.X, num(load(r))), append(s.Y, num(v))
 					c.Title = m.Label
 				}
 			}

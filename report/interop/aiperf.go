@@ -116,7 +116,7 @@ func (src Source) aiperfStatistics(w io.Writer) error {
 		}
 	}
 	for _, tag := range aiperfOrder {
-		if r, ok := s.Metric(tag); ok && !(tag == "error_request_count" && r.Whole == 0) {
+		if r, ok := s.Metric(tag); ok && (tag != "error_request_count" || r.Whole > 0) {
 			add(r)
 		}
 		written[tag] = true

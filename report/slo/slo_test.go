@@ -193,3 +193,20 @@ INCONCLUSIVE  output_token_throughput>1  -          -                 -
 		t.Error(d)
 	}
 }
+
+// FuzzParse: no text makes the parser panic, and what it takes can be
+// evaluated.
+func FuzzParse(f *testing.F) {
+	f.Add("time_to_first_token.p99<300ms, error_rate<0.1%, goodput>0.95")
+	f.Add("itl.p99_9>=1e-3us,benchmark_duration<1min")
+	f.Fuzz(func(t *testing.T, text string) {
+		objectives, err := slo.Parse(text)
+		if err != nil {
+			return
+		}
+		if len(objectives) == 0 {
+			t.Errorf("%q gives neither an objective nor an error", text)
+		}
+		slo.Worst(slo.Evaluate(&report.Summary{}, objectives))
+	})
+}

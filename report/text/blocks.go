@@ -255,16 +255,16 @@ func (p *page) client(s *report.Summary) {
 		if c.Procs > 0 {
 			procs = strconv.Itoa(c.Procs)
 		}
-		parts = append(parts, figure(*c.CPU)+" of "+procs+" cores used, at most "+orUnknown(c.CPUMax))
+		parts = append(parts, figure(*c.CPU)+" of "+procs+" cores used (max "+orUnknown(c.CPUMax)+")")
 	}
 	if c.MachineCPU != nil && c.MachineMax != nil {
-		parts = append(parts, "the machine busy to "+share(*c.MachineCPU)+", at most "+share(*c.MachineMax))
+		parts = append(parts, "machine "+share(*c.MachineCPU)+" busy (max "+share(*c.MachineMax)+")")
 	}
 	if c.SchedP99 != nil {
-		parts = append(parts, "scheduler latency p99 "+figure(*c.SchedP99)+" ms")
+		parts = append(parts, "scheduler p99 "+figure(*c.SchedP99)+" ms")
 	}
 	if c.GCPauseMax != nil {
-		parts = append(parts, "longest GC pause "+figure(*c.GCPauseMax)+" ms")
+		parts = append(parts, "GC pause at most "+figure(*c.GCPauseMax)+" ms")
 	}
 	// What is far from its bound is in the files.
 	const near = 0.25

@@ -134,6 +134,21 @@ func (p *page) server(s *report.Summary) {
 		p.item("changed", blockKey, clean(strings.Join(v.Changed, "; "), 400))
 	}
 	p.reconciled(v)
+	var state []string
+	for _, one := range []struct {
+		name, text string
+		write      func(float64) string
+	}{
+		{report.GaugeRunning, "running", figure}, {report.GaugeWaiting, "waiting", figure},
+		{report.GaugeKVUsage, "KV cache", share}, {report.GaugeGPU, "GPU", share}, {report.GaugePower, "power in W", figure},
+	} {
+		if g, ok := v.Gauges[one.name]; ok && g.Max > 0 {
+			state = append(state, one.text+" "+one.write(g.Mean)+" (max "+one.write(g.Max)+")")
+		}
+	}
+	if state != nil {
+		p.item("sampled", blockKey, strings.Join(state, ", "))
+	}
 	if v.MetricsError != "" {
 		p.item("metrics", blockKey, clean(v.MetricsError, 300))
 	}
@@ -216,7 +231,7 @@ func (p *page) reconciled(v *report.Server) {
 		counted = append(counted, whole(c.Server)+" "+c.What+" (ours "+our+")")
 	}
 	for _, c := range v.Times {
-		what := strings.NewReplacer(report.TimeTTFT, "TTFT", report.TimeLatency, "latency").Replace(c.What)
+		what := strings.NewReplacer(report.TimeTTFT, "TTFT", report.TimeLatency, "latency", "gap between tokens", "token gap", "gap between events", "event gap").Replace(c.What)
 		timed, ours = append(timed, what+" "+figure(c.Server)), append(ours, figure(c.Ours))
 	}
 	if counted != nil {
@@ -227,6 +242,6 @@ func (p *page) reconciled(v *report.Server) {
 		p.item("counted", blockKey, text)
 	}
 	if timed != nil {
-		p.item("timed", blockKey, strings.Join(timed, ", ")+" ms on average (ours "+strings.Join(ours, ", ")+")")
+		p.item("timed", blockKey, "mean "+strings.Join(timed, ", ")+" ms (ours "+strings.Join(ours, ", ")+")")
 	}
 }

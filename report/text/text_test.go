@@ -76,6 +76,7 @@ func stream(id int64, start, ttft, gap record.Time, tokens int) *record.Record {
 	r.End = r.Chunks[tokens-1].At + msec
 	r.Tokens = record.Tokens{Source: record.SourceUsage, Input: 512, Output: record.Count(tokens), Reasoning: record.Unknown, Cached: 0}
 	r.Usage = record.Usage{Prompt: 512, Completion: record.Count(tokens), Total: record.Count(512 + tokens), Reasoning: record.Unknown, Cached: 0}
+	r.Written, r.FirstByte, r.FirstEvent = start+msec/10, start+ttft-msec/10, start+ttft-msec/50
 	r.Conn = record.Conn{Reused: id >= 4, Wait: 20 * time.Microsecond}
 	if id < 4 {
 		r.Conn.Wait, r.Conn.Connect = 300*time.Microsecond, 250*time.Microsecond
