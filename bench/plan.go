@@ -116,7 +116,7 @@ func (p *Plan) Validate() error {
 		bad("no URL")
 	}
 	if p.Type.Path() == "" {
-		bad("endpoint type %q is not known: use chat or completions", p.Type)
+		bad("endpoint type %q is not known: use one of %q", p.Type, openai.EndpointTypes())
 	}
 	if p.Source == nil {
 		bad("no source of requests")

@@ -149,6 +149,12 @@ func (s *Summary) fields() object {
 	if s.Reasoning != nil {
 		o = append(o, field{"reasoning", s.Reasoning})
 	}
+	if s.Structure != nil {
+		o = append(o, field{"structured_output", s.Structure})
+	}
+	if s.Manifest.SelfTest != nil {
+		o = append(o, field{"self_test", s.Manifest.SelfTest})
+	}
 	if s.First != nil {
 		o = append(o, field{"first_request", s.First})
 	}

@@ -302,7 +302,7 @@ func TestWaterfallByAnswers(t *testing.T) {
 					t.Errorf("span %d = %+v, want %+v", i, span, tt.want[i])
 				}
 			}
-			if byAnswers := tt.share > 4 && tt.told.Queue != nil || tt.told.Prefill != nil && tt.share > 4; strings.Contains(w.Server[0].Source, tt.told.Source+")") != byAnswers {
+			if byAnswers := tt.share > 4 && (tt.told.Queue != nil || tt.told.Prefill != nil); strings.Contains(w.Server[0].Source, tt.told.Source+")") != byAnswers {
 				t.Errorf("source = %q", w.Server[0].Source)
 			}
 		})

@@ -75,6 +75,9 @@ type Summary struct {
 	Events      *Events
 	Speculation *Speculation
 	Reasoning   *Reasoning
+	// Structure tells how many answers were of the structure asked for; nil:
+	// none was.
+	Structure *Structure
 	// Window is the steady part of the run; nil if no request was valid.
 	Window *Window
 }
@@ -277,6 +280,9 @@ func (t *tally) summary(opt Options) *Summary {
 	s.Prefill = t.prefillCost()
 	s.Events = t.eventsResult()
 	s.Speculation, s.Reasoning = t.speculation(), t.reasoningResult()
+	if t.structured > 0 {
+		s.Structure = &Structure{Answers: t.structured, Fitting: t.fitting}
+	}
 	s.judge(t)
 	return s
 }
@@ -325,4 +331,11 @@ func (t *tally) leavesOut(m Metric) bool {
 func milliseconds(d time.Duration) *float64 {
 	v := float64(d) / ms
 	return &v
+}
+
+// Structure counts the valid answers of which a structure was asked, and those
+// that have it.
+type Structure struct {
+	Answers int64 `json:"answers"`
+	Fitting int64 `json:"fitting"`
 }

@@ -48,6 +48,7 @@ type tally struct {
 	histograms  map[string]*hist.Histogram
 
 	isl, osl, output, reasoning sum
+	structured, fitting         int64 // answers of which a structure was asked, and that have it
 
 	outcomes map[record.Outcome]*OutcomeShare
 	groups   map[ErrorGroup]int64 // with Count 0
@@ -331,6 +332,12 @@ func (t *tally) addValid(r *record.Record) {
 	osl, oslKnown := r.OSL()
 	t.osl.addKnown(osl, oslKnown)
 	t.output.addKnown(int64(r.Tokens.Output), r.Tokens.Output.IsKnown())
+	if ok := r.StructureOK; ok != nil {
+		t.structured++
+		if *ok {
+			t.fitting++
+		}
+	}
 	t.reasoning.addKnown(int64(r.Tokens.Reasoning), r.Tokens.Reasoning.IsKnown())
 	source := r.Tokens.Source
 	if !oslKnown {

@@ -59,6 +59,8 @@ const (
 	TraceReordered      = "trace_reordered"
 	FirstRequestSlow    = "first_request_slow"
 	FewSamples          = "few_samples"
+	Imported            = "imported"
+	SelfTestFailed      = "self_test_failed"
 
 	ClientLate            = "client_late"
 	ConcurrencyNotReached = "concurrency_not_reached"
@@ -119,6 +121,32 @@ var rules = []rule{
 			}
 			return fmt.Sprintf("No measured request was answered (%d cancelled, %d not sent, %d too late).",
 				t.cancelled, s.Counts.Unsent, t.excluded), Invalid
+		}},
+	{Imported, "Measure with tokmark where it matters.",
+		func(t *tally, s *Summary) (string, Level) {
+			in := s.Manifest.Imported
+			if in == nil {
+				return "", Valid
+			}
+			text := fmt.Sprintf("The run was imported (%s): nothing tells whether its client was the limit.", in.Format)
+			if len(in.Missing) > 0 {
+				text += " Missing in the file: " + strings.Join(in.Missing, "; ") + "."
+			}
+			return text, Suspect
+		}},
+	{SelfTestFailed, "Give the client more CPU, or use another machine.",
+		func(_ *tally, s *Summary) (string, Level) {
+			test := s.Manifest.SelfTest
+			if test == nil {
+				return "", Valid
+			}
+			for _, try := range []*record.ClientTry{test.Before, test.After} {
+				if try != nil && !try.Well {
+					return fmt.Sprintf("Against the simulator at %.0f events/s over %d streams the client's event times were off by %v at p99, with %d events lost.",
+						try.Events, try.Streams, try.ErrorP99.Round(time.Microsecond), try.Lost), Suspect
+				}
+			}
+			return "", Valid
 		}},
 	{ScheduleLag, "Latencies from due count the wait; ask for a lower rate, allow more in flight, or give the client more CPU.",
 		scheduleLag},

@@ -70,9 +70,9 @@ type sequence struct {
 	// flipIfCached, if not nil, draws where the answer becomes another one if
 	// part of the prompt is found in the cache.
 	flipIfCached *rand.Rand
-	made   int        // tokens so far
-	ended  bool
-	last   record.Time
+	made         int // tokens so far
+	ended        bool
+	last         record.Time
 }
 
 // step is what one engine step made for one sequence: its tokens from first

@@ -177,7 +177,7 @@ type answer struct {
 func (l *lab) post(ctx context.Context, path, id, body string) reply {
 	l.t.Helper()
 	start := time.Now()
-	req, err := http.NewRequestWithContext(ctx, "POST", l.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url+path, strings.NewReader(body))
 	if err != nil {
 		l.t.Fatal(err)
 	}

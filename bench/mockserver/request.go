@@ -31,6 +31,11 @@ type request struct {
 	} `json:"tools"`
 	ToolChoice json.RawMessage `json:"tool_choice"`
 	CacheSalt  string          `json:"cache_salt"`
+
+	// Of responses and embeddings.
+	Input           json.RawMessage `json:"input"`
+	Instructions    string          `json:"instructions"`
+	MaxOutputTokens *int            `json:"max_output_tokens"`
 }
 
 type streamOptions struct {
@@ -138,7 +143,7 @@ func (e *apiError) object() []byte {
 }
 
 // parseRequest decodes a body and makes a job of it.
-func (s *Server) parseRequest(body []byte, chat bool, number int64) (*request, *job, *apiError) {
+func (s *Server) parseRequest(body []byte, of api, number int64) (*request, *job, *apiError) {
 	if e := s.rejectField(body); e != nil {
 		return nil, nil, e
 	}
@@ -149,6 +154,10 @@ func (s *Server) parseRequest(body []byte, chat bool, number int64) (*request, *
 	if q.Model != "" && q.Model != s.cfg.Model {
 		return nil, nil, &apiError{http.StatusNotFound, "NotFoundError", "model", fmt.Sprintf("The model `%s` does not exist.", q.Model)}
 	}
+	if e := q.translate(of); e != nil {
+		return nil, nil, e
+	}
+	chat := of.chats()
 	if q.StreamOptions != nil && !q.Stream {
 		return nil, nil, badRequest("stream_options", "stream_options are only allowed when stream is true")
 	}

@@ -52,8 +52,10 @@ func New(cfg Config) (*Server, error) {
 		mux:       http.NewServeMux(),
 	}
 	s.engine = newEngine(&s.cfg, cfg.Origin)
-	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, true) })
-	s.mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, false) })
+	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, chatAPI) })
+	s.mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, completionsAPI) })
+	s.mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, responsesAPI) })
+	s.mux.HandleFunc("POST /v1/embeddings", func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, embeddingsAPI) })
 	s.mux.HandleFunc("POST /reset_prefix_cache", func(http.ResponseWriter, *http.Request) { s.engine.resetCache() })
 	s.mux.HandleFunc("POST /tokenize", serveTokenize)
 	s.mux.HandleFunc("GET /v1/models", s.serveModels)
@@ -73,8 +75,21 @@ func New(cfg Config) (*Server, error) {
 // run passes for a real one.
 const version = "0.0.0+tokmark.simulator"
 
-// ServeHTTP answers POST /v1/chat/completions, /v1/completions, /tokenize and
-// /reset_prefix_cache, and GET /v1/models, /health, /version and /metrics.
+// api is one of the OpenAI APIs.
+type api uint8
+
+const (
+	chatAPI api = iota
+	completionsAPI
+	responsesAPI
+	embeddingsAPI
+)
+
+// chats reports whether the answer is that of a chat: with tools and reasoning.
+func (a api) chats() bool { return a == chatAPI || a == responsesAPI }
+
+// ServeHTTP answers POST /v1/chat/completions, /v1/completions, /v1/responses,
+// /v1/embeddings, /tokenize and /reset_prefix_cache, and GET /v1/models, /health, /version and /metrics.
 //
 // Metrics have vLLM's names. After Close, and after some faults, it panics with
 // http.ErrAbortHandler to cut the connection, as net/http provides for.
@@ -139,7 +154,7 @@ type exchange struct {
 }
 
 // serve answers a request for tokens.
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, chat bool) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, of api) {
 	x := &exchange{s: s, w: w, r: r, truth: Truth{
 		Number: s.requests.Add(1) - 1, RequestID: r.Header.Get("X-Request-ID"), Endpoint: r.URL.Path,
 		MonotonicOrigin: s.monotonic, Received: s.engine.now(),
@@ -170,7 +185,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, chat bool) {
 		x.refuse(&apiError{http.StatusServiceUnavailable, "ServiceUnavailableError", "", "The server is overloaded (simulated)."})
 		return
 	}
-	q, j, refusal := s.parseRequest(body, chat, x.truth.Number)
+	q, j, refusal := s.parseRequest(body, of, x.truth.Number)
 	if refusal != nil {
 		x.refuse(refusal)
 		return
@@ -181,16 +196,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, chat bool) {
 	x.truth.OutputTokens, x.truth.ReasoningTokens = 0, 0
 
 	id := fmt.Sprintf("%016x", mix(s.cfg.Seed^mix(uint64(x.truth.Number))))
-	if chat {
-		id = "chatcmpl-" + id
-	} else {
-		id = "cmpl-" + id
-	}
+	id = [...]string{chatAPI: "chatcmpl-", completionsAPI: "cmpl-", responsesAPI: "resp_", embeddingsAPI: "embd-"}[of] + id
 	created := time.Now().Unix()
-	streaming := q.Stream && !x.fault.ignoreStream
+	streaming := q.Stream && !x.fault.ignoreStream && of != embeddingsAPI
 	opts := q.StreamOptions
 	continuous := streaming && opts != nil && opts.IncludeUsage && opts.ContinuousUsageStats
-	st := newStream(id, created, s.cfg.Model, chat, j, continuous)
+	st := newStream(id, created, s.cfg.Model, of, j, continuous)
 	if streaming {
 		x.stream(st)
 	} else {
@@ -353,10 +364,15 @@ func (x *exchange) stream(st *stream) {
 			}
 		}
 		if left == 0 {
-			if o := x.q.StreamOptions; o != nil && o.IncludeUsage {
+			switch o := x.q.StreamOptions; {
+			case st.of == responsesAPI:
+				st.completed(x.usage(st.chat))
+			case o != nil && o.IncludeUsage:
 				st.usage(x.usage(st.chat))
+				fallthrough
+			default:
+				st.str("data: [DONE]\n\n")
 			}
-			st.str("data: [DONE]\n\n")
 		}
 		x.stamp(len(steps))
 		if !flush() {
@@ -397,6 +413,10 @@ func (x *exchange) strike(st *stream) bool {
 		}
 		return true
 	case FaultStreamError:
+		if st.of == responsesAPI {
+			st.failed()
+			return false
+		}
 		st.str("data: ")
 		st.buf = append(st.buf, simulatedError().object()...)
 		st.str("\n\ndata: [DONE]\n\n")

@@ -13,6 +13,7 @@ import (
 // the last event with tokens, usage in an event of its own. It keeps one
 // buffer, so that an event costs no allocation.
 type stream struct {
+	of         api
 	chat       bool
 	head       string // of every event, up to the choice's index
 	toolID     string
@@ -21,18 +22,20 @@ type stream struct {
 	continuous bool // running usage in every event
 	outs       []*output
 	opened     []bool // by choice: the role event was made
+	response   response
 	buf        []byte
 }
 
-func newStream(id string, created int64, model string, chat bool, j *job, continuous bool) *stream {
-	st := &stream{chat: chat, prompt: j.prompt.tokens, continuous: continuous, opened: make([]bool, len(j.seqs))}
+func newStream(id string, created int64, model string, of api, j *job, continuous bool) *stream {
+	st := &stream{of: of, chat: of.chats(), prompt: j.prompt.tokens, continuous: continuous, opened: make([]bool, len(j.seqs))}
 	for _, s := range j.seqs {
 		st.outs = append(st.outs, s.out)
 	}
 	object := "text_completion"
-	if chat {
+	if st.chat {
 		object = "chat.completion.chunk"
 	}
+	st.response = response{id: id, created: created, model: quote(model)}
 	st.head = fmt.Sprintf(`data: {"id":"%s","object":"%s","created":%d,"model":%s,"choices":[`, id, object, created, quote(model))
 	st.toolID = "call_" + id
 	st.toolName = quote(st.outs[0].tool)
@@ -78,6 +81,10 @@ func (st *stream) role(choice int) {
 		return
 	}
 	st.opened[choice] = true
+	if st.of == responsesAPI {
+		st.created()
+		return
+	}
 	st.str(st.head)
 	st.str(`{"index":`)
 	st.num(choice)
@@ -104,6 +111,9 @@ func (st *stream) close(done int) {
 func (st *stream) step(s step) record.Kind {
 	st.role(s.choice)
 	o := st.outs[s.choice]
+	if st.of == responsesAPI {
+		return st.deltas(o, s)
+	}
 	st.str(st.head)
 	st.str(`{"index":`)
 	st.num(s.choice)
@@ -220,6 +230,12 @@ func (u usage) object() string {
 
 // document is the whole answer as one JSON document.
 func (st *stream) document(id string, created int64, model string, u usage) []byte {
+	switch st.of {
+	case responsesAPI:
+		return []byte(st.finished(u))
+	case embeddingsAPI:
+		return st.embedding(u)
+	}
 	type object = map[string]any
 	choices := make([]object, len(st.outs))
 	for i, o := range st.outs {

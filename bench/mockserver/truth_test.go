@@ -277,7 +277,7 @@ func BenchmarkEvent(b *testing.B) {
 	o := newOutput(1, true, "", outputLimits{most: 1 << 30, ignoreEOS: true}, &cfg)
 	j := &job{prompt: newChain()}
 	j.seqs = []*sequence{{job: j, out: o}}
-	st := newStream("chatcmpl-1", 1, cfg.Model, true, j, false)
+	st := newStream("chatcmpl-1", 1, cfg.Model, chatAPI, j, false)
 	b.ReportAllocs()
 	for i := range b.N {
 		st.buf = st.buf[:0]

@@ -31,6 +31,7 @@ const (
 // is not safe for concurrent use.
 type Answer struct {
 	rec    *record.Record
+	of     EndpointType
 	parser fastjson.Parser
 	parsed int // length of the longest text parsed
 
@@ -60,15 +61,15 @@ type texts struct{ text, reasoning, tools []byte }
 
 // Reset makes a ready for an answer that goes to rec. The text of the output is
 // kept in rec.Output only if keepOutput says so. Chat and completions are told
-// apart by their fields, so the endpoint type makes no difference to them.
+// apart by their fields, so of says no more than that it is one of the two.
 //
 // The Answer fills what the answer tells: Streamed, FirstEvent, Outcome,
 // Failure, Chunks, Events and the places among them, FinishReasons, Done,
 // Notes, ResponseModel, Tokens, Usage, ServerTimings, Output. The rest is the caller's; of
 // that, Streaming and AskedOutput must be set before the first event.
-func (a *Answer) Reset(rec *record.Record, _ EndpointType, keepOutput bool) {
+func (a *Answer) Reset(rec *record.Record, of EndpointType, keepOutput bool) {
 	b := Answer{
-		rec: rec, keep: keepOutput,
+		rec: rec, of: of, keep: keepOutput,
 		parser: a.parser, byUsage: a.byUsage[:0], output: a.output[:0],
 		counted: 0, running: record.Unknown, grew: true,
 		hasIDs: true, cacheN: record.Unknown, like: a.like.forgotten(),
@@ -90,7 +91,7 @@ func (a *Answer) Reset(rec *record.Record, _ EndpointType, keepOutput bool) {
 // error object, an object that tells a detail and has no choices, and a finish
 // reason that names a failure end the request as record.StreamError; data that
 // is no JSON ends it as record.Malformed. JSON of any other shape is passed
-// over.
+// over. For Responses see responseEvent.
 func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead bool) (more bool) {
 	if a.ended {
 		return false
@@ -131,6 +132,10 @@ func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead b
 	case v.Type() != fastjson.TypeObject:
 	case isFailure(v):
 		a.fail(v, data)
+	case a.of == Responses:
+		if kind := a.responseEvent(name, v, data, at, lag, sameRead); kind.Output() {
+			a.place(place, kind)
+		}
 	default:
 		if kind := a.object(v, data, at, lag, sameRead); kind.Output() {
 			a.place(place, kind)
@@ -167,7 +172,8 @@ func (a *Answer) Unterminated(name, data []byte, at record.Time, lag uint32, sam
 // Whole takes a whole JSON body that came in place of a stream: the answer to a
 // request without one, or to a request for a stream by a server that has none
 // (NoteNotStreaming). Its output is one chunk at the arrival given. A body that
-// is no JSON is record.Malformed, one without choices record.ErrorBody.
+// is no JSON is record.Malformed, one that holds no answer of the endpoint type
+// record.ErrorBody.
 func (a *Answer) Whole(body []byte, at record.Time, lag uint32) {
 	if a.ended {
 		return
@@ -182,13 +188,17 @@ func (a *Answer) Whole(body []byte, at record.Time, lag uint32) {
 			message = "the answer is no JSON: " + plainText(body)
 		}
 		a.rec.Fail(record.Malformed, record.Failure{Stage: "body", Message: oneLine(message), Body: firstBytes(body)})
-	case v.Type() != fastjson.TypeObject, isFailure(v), !v.Exists("choices"):
+	case v.Type() != fastjson.TypeObject, isFailure(v), !v.Exists(a.of.answerField()):
 		a.fail(v, body)
+	case a.of == Responses:
+		a.response(v, body, at, lag)
+	case a.of == Embeddings:
+		a.embeddings(v, at, lag)
 	default:
 		a.object(v, body, at, lag, false)
-		if a.rec.Streaming {
-			a.rec.Note(NoteNotStreaming)
-		}
+	}
+	if !a.ended && a.rec.Streaming {
+		a.rec.Note(NoteNotStreaming)
 	}
 	a.ended = true
 }
@@ -220,7 +230,7 @@ func (a *Answer) Close() {
 		rec.Fail(record.Empty, record.Failure{Stage: "body", Message: "the answer came to a proper end without any output"})
 	default:
 		rec.Outcome = record.OK
-		if rec.Streamed && !rec.Done {
+		if rec.Streamed && !rec.Done && a.of != Responses { // which have none
 			rec.Note(NoteMissingDone)
 		}
 	}
@@ -261,15 +271,7 @@ func (a *Answer) failure() record.Outcome {
 // output in it.
 func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint32, sameRead bool) record.Kind {
 	rec := a.rec
-	if model := v.GetStringBytes("model"); len(model) > 0 && string(model) != rec.ResponseModel {
-		rec.ResponseModel = string(model)
-	}
-	if n := count(v.Get("timings", "cache_n")); n.IsKnown() {
-		a.cacheN = n
-	}
-	if p := readPhases(v); p.source != "" {
-		a.told = p
-	}
+	a.about(v, v)
 
 	var (
 		kind, k record.Kind
@@ -306,6 +308,20 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 		})
 	}
 	return kind
+}
+
+// about takes what an event tells of the answer as a whole: its model from
+// answer, which is the event itself or a part of it, and the server's timings.
+func (a *Answer) about(event, answer *fastjson.Value) {
+	if model := answer.GetStringBytes("model"); len(model) > 0 && string(model) != a.rec.ResponseModel {
+		a.rec.ResponseModel = string(model)
+	}
+	if n := count(event.Get("timings", "cache_n")); n.IsKnown() {
+		a.cacheN = n
+	}
+	if p := readPhases(event); p.source != "" {
+		a.told = p
+	}
 }
 
 // choiceIndex is the index of the choice that stands at a place in choices.
@@ -357,6 +373,23 @@ func (a *Answer) finish(choice int, reason []byte) {
 	}
 }
 
+// texts is where the output of a choice is kept; nil: it is not.
+func (a *Answer) texts(choice int) *texts {
+	if !a.keep {
+		return nil
+	}
+	for len(a.output) <= choice {
+		if len(a.output) < cap(a.output) {
+			a.output = a.output[:len(a.output)+1]
+			o := &a.output[len(a.output)-1]
+			o.text, o.reasoning, o.tools = o.text[:0], o.reasoning[:0], o.tools[:0]
+		} else {
+			a.output = append(a.output, texts{})
+		}
+	}
+	return &a.output[choice]
+}
+
 // choice takes one entry of choices, and returns the kinds of output in it and
 // its number of token ids.
 func (a *Answer) choice(c *fastjson.Value, index int) (kind record.Kind, ids int) {
@@ -367,19 +400,7 @@ func (a *Answer) choice(c *fastjson.Value, index int) (kind record.Kind, ids int
 	if ids > 0 {
 		kind |= record.KindTokenIDs
 	}
-	var out *texts
-	if a.keep {
-		for len(a.output) <= index {
-			if len(a.output) < cap(a.output) {
-				a.output = a.output[:len(a.output)+1]
-				o := &a.output[len(a.output)-1]
-				o.text, o.reasoning, o.tools = o.text[:0], o.reasoning[:0], o.tools[:0]
-			} else {
-				a.output = append(a.output, texts{})
-			}
-		}
-		out = &a.output[index]
-	}
+	out := a.texts(index)
 	if text := c.GetStringBytes("text"); len(text) > 0 {
 		kind |= record.KindText
 		if out != nil {
@@ -465,6 +486,15 @@ func readUsage(v *fastjson.Value) record.Usage {
 		Total:      count(v.Get("total_tokens")),
 		Reasoning:  count(v.Get("completion_tokens_details", "reasoning_tokens")),
 		Cached:     count(v.Get("prompt_tokens_details", "cached_tokens")),
+	}
+	if !u.Prompt.IsKnown() && !u.Completion.IsKnown() { // the words of Responses
+		u.Prompt, u.Completion = count(v.Get("input_tokens")), count(v.Get("output_tokens"))
+	}
+	if !u.Reasoning.IsKnown() {
+		u.Reasoning = count(v.Get("output_tokens_details", "reasoning_tokens"))
+	}
+	if !u.Cached.IsKnown() {
+		u.Cached = count(v.Get("input_tokens_details", "cached_tokens"))
 	}
 	if !u.Reasoning.IsKnown() {
 		u.Reasoning = count(v.Get("reasoning_tokens"))

@@ -18,7 +18,17 @@ type EndpointType string
 const (
 	Chat        EndpointType = "chat"
 	Completions EndpointType = "completions"
+	Responses   EndpointType = "responses"
+	Embeddings  EndpointType = "embeddings"
 )
+
+// EndpointTypes lists all types.
+func EndpointTypes() []EndpointType {
+	return []EndpointType{Chat, Completions, Responses, Embeddings}
+}
+
+// Streams reports whether answers of the type can be streams.
+func (t EndpointType) Streams() bool { return t != Embeddings }
 
 // Path is the path of the endpoint below the server's address; empty for a
 // type that is not known.
@@ -28,14 +38,19 @@ func (t EndpointType) Path() string {
 		return "/v1/chat/completions"
 	case Completions:
 		return "/v1/completions"
+	case Responses:
+		return "/v1/responses"
+	case Embeddings:
+		return "/v1/embeddings"
 	}
 	return ""
 }
 
-// The two names of the limit of the output.
+// The names of the limit of the output; the last one is of Responses alone.
 const (
 	maxTokens           = "max_tokens"
 	maxCompletionTokens = "max_completion_tokens"
+	maxOutputTokens     = "max_output_tokens"
 )
 
 // BodyOptions are what all request bodies of a run have in common.
@@ -48,11 +63,12 @@ type BodyOptions struct {
 	// IncludeUsage asks for the usage at the end of the stream
 	// (stream_options.include_usage), ContinuousUsage for a running usage on
 	// every event (stream_options.continuous_usage_stats). Both mean nothing
-	// without Stream.
+	// without Stream, and for Responses, whose last event always has the usage.
 	IncludeUsage    bool
 	ContinuousUsage bool
 	// MaxTokensField is the field that limits the output. Empty: as AIPerf,
-	// max_completion_tokens for chat and max_tokens for completions.
+	// max_completion_tokens for chat and max_tokens for completions. Responses
+	// know max_output_tokens alone, and embeddings none.
 	MaxTokensField string
 	// Extra holds further fields. They replace ours of the same name; a limit
 	// of the output under either of its names replaces ours.
@@ -64,8 +80,9 @@ type BodyOptions struct {
 // both have a field, opt.Extra goes before req.Extra, and both before ours.
 //
 // A req.Body is returned as it is. A prompt becomes the one user message of a
-// chat, and a single message the prompt of a completion. It is an error if
-// there is nothing to ask, if a completion would have to be made of several
+// chat, and a single message the prompt of a completion or the text that is
+// embedded; messages become the input of Responses as they are. It is an error
+// if there is nothing to ask, if a prompt would have to be made of several
 // messages, or if an extra field is not JSON.
 func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error) {
 	if req.Body != nil {
@@ -87,24 +104,34 @@ func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error
 	limit := opt.MaxTokensField
 	switch t {
 	case Chat:
-		b.messages(req)
+		b.messages("messages", req)
 		limit = orElse(limit, maxCompletionTokens)
 	case Completions:
-		b.prompt(req)
+		b.prompt("prompt", t, req)
 		limit = orElse(limit, maxTokens)
+	case Responses:
+		if len(req.Messages) > 0 {
+			b.messages("input", req)
+		} else {
+			b.prompt("input", t, req)
+		}
+		limit = maxOutputTokens
+	case Embeddings:
+		b.prompt("input", t, req)
+		limit = ""
 	default:
-		return nil, fmt.Errorf("build request body: endpoint type %q is not known; use %q or %q", t, Chat, Completions)
+		return nil, fmt.Errorf("build request body: endpoint type %q is not known; use one of %q", t, EndpointTypes())
 	}
-	if opt.Stream {
+	if opt.Stream && t.Streams() {
 		b.field("stream", true)
-		if opt.IncludeUsage || opt.ContinuousUsage {
+		if t != Responses && (opt.IncludeUsage || opt.ContinuousUsage) {
 			b.field("stream_options", struct {
 				IncludeUsage    bool `json:"include_usage,omitempty"`
 				ContinuousUsage bool `json:"continuous_usage_stats,omitempty"`
 			}{opt.IncludeUsage, opt.ContinuousUsage})
 		}
 	}
-	if req.OutputTokens > 0 && extra[maxTokens] == nil && extra[maxCompletionTokens] == nil {
+	if req.OutputTokens > 0 && limit != "" && extra[maxTokens] == nil && extra[maxCompletionTokens] == nil {
 		b.field(limit, req.OutputTokens)
 	}
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
@@ -172,7 +199,7 @@ func (b *body) encode(value any) []byte {
 
 var errNothingAsked = errors.New("the request has neither messages nor a prompt")
 
-func (b *body) messages(req workloads.Request) {
+func (b *body) messages(field string, req workloads.Request) {
 	type message struct {
 		Role    string `json:"role"`
 		Content string `json:"content"`
@@ -182,25 +209,25 @@ func (b *body) messages(req workloads.Request) {
 		list = append(list, message(m))
 	}
 	if len(list) == 0 {
-		if req.Prompt == "" && b.extra["messages"] == nil {
+		if req.Prompt == "" && b.extra[field] == nil {
 			b.fail(errNothingAsked)
 		}
 		list = append(list, message{"user", req.Prompt})
 	}
-	b.field("messages", list)
+	b.field(field, list)
 }
 
-func (b *body) prompt(req workloads.Request) {
+func (b *body) prompt(field string, t EndpointType, req workloads.Request) {
 	prompt := req.Prompt
-	if prompt == "" && b.extra["prompt"] == nil {
+	if prompt == "" && b.extra[field] == nil {
 		switch len(req.Messages) {
 		case 0:
 			b.fail(errNothingAsked)
 		case 1:
 			prompt = req.Messages[0].Content
 		default:
-			b.fail(fmt.Errorf("a completion needs a prompt, the request has %d messages; use endpoint type %q", len(req.Messages), Chat))
+			b.fail(fmt.Errorf("the endpoint type %q needs a prompt, the request has %d messages; use endpoint type %q", t, len(req.Messages), Chat))
 		}
 	}
-	b.field("prompt", prompt)
+	b.field(field, prompt)
 }

@@ -21,6 +21,7 @@ const (
 	// SameRead: an earlier event was completed by the same read, so the two
 	// share their time.
 	SameRead
+	KindVector // embeddings, which come as a whole
 )
 
 // Answer reports whether the kind is part of the answer, not of the reasoning.

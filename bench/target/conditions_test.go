@@ -63,11 +63,11 @@ func TestConditions(t *testing.T) {
 			dialect: "llamacpp",
 			pages: map[string]string{
 				"/v1/models": `{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_params":8030261248,"size":4912898304}}]}`,
-				"/props":     `{"default_generation_settings":{"n_ctx":4096},"total_slots":4,"model_path":"m.gguf","build_info":"b10519-abc","chat_template":"{{ messages }}"}`,
+				"/props":     `{"default_generation_settings":{"n_ctx":4096},"total_slots":4,"model_path":"m.gguf","model_ftype":"Q4_K - Medium","build_info":"b10519-abc","chat_template":"{{ messages }}"}`,
 			},
 			want: []string{
 				"model=m", "model_root=m.gguf", "parameters=8030261248", "model_bytes=4912898304", "max_model_len=4096", "chat_template=sha256:f24189f08c85a1eb",
-				"engine=llamacpp", "engine_version=b10519-abc", "max_batch=4",
+				"engine=llamacpp", "engine_version=b10519-abc", "quantization=Q4_K - Medium", "max_batch=4",
 			},
 		},
 		{

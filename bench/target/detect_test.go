@@ -96,6 +96,8 @@ func TestDetect(t *testing.T) {
 		{name: "lmdeploy", pages: map[string]string{"/v1/models": owner("lmdeploy")}, want: "lmdeploy"},
 		{name: "litellm", header: http.Header{"X-Litellm-Call-Id": {"1"}}, pages: map[string]string{"/v1/models": owner("openai")}, want: "litellm"},
 		{name: "llama-cpp-python", pages: map[string]string{"/v1/models": owner("me")}, want: "llama-cpp-python"},
+		{name: "transformers serve", pages: map[string]string{"/health": `{"status":"ok"}`, "/openapi.json": `{"paths":{"/v1/chat/completions":{},"/load_model":{},"/reset":{}}}`}, want: "transformers-serve"},
+		{name: "another server of its framework", pages: map[string]string{"/openapi.json": `{"info":{"title":"FastAPI"},"paths":{"/v1/chat/completions":{}}}`}, want: "generic"},
 		{name: "nothing known", pages: map[string]string{"/health": "{}"}, want: "generic"},
 		{name: "one page for every path", pages: htmlEverywhere(), want: "generic"},
 	} {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -134,9 +135,7 @@ func TestReadErrorsAreThoseOfTheConnection(t *testing.T) {
 }
 
 func asTimeout(err error, to *net.Error) bool {
-	ne, ok := err.(net.Error)
-	*to = ne
-	return ok && ne.Timeout()
+	return errors.As(err, to) && (*to).Timeout()
 }
 
 func TestReadAllocatesNothing(t *testing.T) {

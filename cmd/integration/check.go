@@ -20,18 +20,28 @@ type finding struct {
 	text string
 }
 
+// load is one measurement of a server.
+type load struct {
+	endpoint    string // type
+	concurrency int
+}
+
+func (l load) String() string { return fmt.Sprintf("%s, %d in flight", l.endpoint, l.concurrency) }
+
+var loads = []load{{"chat", 1}, {"chat", 4}, {"responses", 2}}
+
 // requests is how many are sent for each one in flight.
 const requests = 12
 
 // run measures the server once and checks the run directory.
-func (l *lab) run(ctx context.Context, address string, concurrency int) ([]finding, error) {
-	dir := record.Dir(l.place(fmt.Sprintf("run-%d", concurrency)))
+func (l *lab) run(ctx context.Context, address string, ld load) ([]finding, error) {
+	dir := record.Dir(l.place(fmt.Sprintf("run-%s-%d", ld.endpoint, ld.concurrency)))
 	if err := os.RemoveAll(string(dir)); err != nil {
 		return nil, err
 	}
 	args := []string{
-		"run", "--url", address, "--concurrency", fmt.Sprint(concurrency), "--request-count", fmt.Sprint(requests * concurrency),
-		"--warmup-request-count", fmt.Sprint(2 * concurrency), "--isl", "64", "--osl", "24", "--ui", "none", "--artifact-dir", string(dir),
+		"run", "--url", address, "--endpoint-type", ld.endpoint, "--concurrency", fmt.Sprint(ld.concurrency),
+		"--request-count", fmt.Sprint(requests * ld.concurrency), "--warmup-request-count", fmt.Sprint(2 * ld.concurrency), "--isl", "64", "--osl", "24", "--ui", "none", "--artifact-dir", string(dir),
 	}
 	if l.server.model != "" {
 		args = append(args, "--model", l.server.model)
@@ -86,6 +96,10 @@ func check(s server, verdict report.Verdict, m *record.Manifest, records []*reco
 		text += ": " + ours.failure
 	}
 	add(ours.ok > 0 && ours.ok == len(records), "%s", text)
+	if s.timings != "" {
+		add(ours.timed == ours.ok, "%d answers tell the server's timings (%s)", ours.timed, s.timings)
+		out = append(out, ours.compareMean("latency, against the answers' own timings,", ours.latency, ours.served())...)
+	}
 	if !s.counts {
 		return out
 	}
@@ -119,6 +133,14 @@ type totals struct {
 	failure               string // the first one
 	input, output, cached int64
 	ttft, latency         time.Duration
+	timed                 int           // answers with the server's timings
+	phases                time.Duration // the sum of their phases
+}
+
+// served is the time that the answers themselves tell.
+func (t *totals) served() record.ServerTimes {
+	n := float64(t.timed)
+	return record.ServerTimes{Seconds: t.phases.Seconds(), Count: &n}
 }
 
 func (t *totals) add(r *record.Record) {
@@ -135,6 +157,14 @@ func (t *totals) add(r *record.Record) {
 	ttft, _ := r.TTFT()
 	latency, _ := r.RequestLatency()
 	t.ttft, t.latency = t.ttft+ttft, t.latency+latency
+	if s := r.ServerTimings; s != nil {
+		t.timed++
+		for _, d := range []*time.Duration{s.Queue, s.Prefill, s.Decode} {
+			if d != nil {
+				t.phases += *d
+			}
+		}
+	}
 }
 
 // compareMean compares a mean of ours with the server's, which begins later and

@@ -28,8 +28,9 @@ func main() {
 	cache := flag.String("cache", ".cache/integration", "folder for packages, models and run directories")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, *cache, flag.Args()); err != nil {
+	err := run(ctx, *cache, flag.Args())
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "integration:", err)
 		os.Exit(1)
 	}
@@ -119,18 +120,18 @@ func (l *lab) measure(ctx context.Context) error {
 	}
 	defer p.stop()
 	var errs []error
-	for _, concurrency := range []int{1, 4} {
-		findings, err := l.run(ctx, p.address, concurrency)
+	for _, ld := range loads {
+		findings, err := l.run(ctx, p.address, ld)
 		if err != nil {
-			return errors.Join(append(errs, err)...)
+			return errors.Join(append(errs, fmt.Errorf("%s: %w", ld, err))...)
 		}
 		for _, f := range findings {
-			mark := "ok  "
+			mark := "ok "
 			if !f.ok {
-				mark = "BAD "
-				errs = append(errs, fmt.Errorf("concurrency %d: %s", concurrency, f.text))
+				mark = "BAD"
+				errs = append(errs, fmt.Errorf("%s: %s", ld, f.text))
 			}
-			fmt.Printf("  %s concurrency %d: %s\n", mark, concurrency, f.text)
+			fmt.Printf("  %s %s: %s\n", mark, ld, f.text)
 		}
 	}
 	return errors.Join(errs...)

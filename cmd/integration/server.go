@@ -37,6 +37,8 @@ type server struct {
 	conditions int
 	// counts: it counts tokens in its metrics.
 	counts bool
+	// timings is where its answers tell their phases; empty: nowhere.
+	timings string
 }
 
 // servers in the order in which they are tried, the cheapest first.
@@ -50,7 +52,7 @@ var servers = []server{
 		// One thread: with more, they wait for each other by spinning, and on
 		// a shared machine a token takes hundreds of times as long.
 		command: []string{"python", "SCRIPTS/llamacpp.py", "MODEL", "PORT"},
-		health:  "/health", conditions: 5, counts: true,
+		health:  "/health", conditions: 5, counts: true, timings: "timings",
 	},
 	{
 		name: "vllm", dialect: "vllm",
@@ -68,11 +70,11 @@ var servers = []server{
 			"VLLM_TARGET_DEVICE=cpu", "VLLM_CPU_KVCACHE_SPACE=1", "VLLM_CPU_OMP_THREADS_BIND=nobind",
 			"OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1",
 		},
-		health: "/health", conditions: 5, counts: true,
+		health: "/health", conditions: 5, counts: true, timings: "metrics",
 	},
 	{
 		name: "transformers", dialect: "transformers-serve",
-		packages: []string{"torch==2.13.0", "accelerate", "transformers[serving]==5.19.0"},
+		packages: []string{"torch==2.13.0", "accelerate", "requests", "transformers[serving]==5.19.0"},
 		make:     makeTransformer,
 		command:  []string{"transformers", "serve", "MODEL", "--host", "127.0.0.1", "--port", "PORT", "--device", "cpu"},
 		env:      []string{"HF_HUB_OFFLINE=1", "OMP_NUM_THREADS=1"},

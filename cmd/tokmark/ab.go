@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -213,7 +212,7 @@ func runAB(ctx context.Context, w *world, o *options, ab *abOptions) error {
 	}
 	parent := record.Dir(o.artifactDir)
 	if parent == "" {
-		parent = record.Dir(filepath.Join("artifacts", time.Now().UTC().Format("20060102-150405")+"-ab"))
+		parent = freshDir("ab")
 	}
 	if _, err := os.Lstat(string(parent)); err == nil {
 		return usage(fmt.Errorf("%s: %w: give another --artifact-dir", parent, record.ErrHoldsRun))

@@ -76,7 +76,7 @@ func showDataset(w *world, o *options, out string) error {
 	if err != nil {
 		return usage(err)
 	}
-	defer asked.close()
+	defer func() { _ = asked.close() }() // it was only read
 	n := int(max(o.requestCount, o.sessions))
 	if o.bounds == byDefault && asked.Len() > 0 {
 		n = asked.Len() // the whole file

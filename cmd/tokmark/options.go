@@ -105,8 +105,8 @@ func (o *options) bind(fs *pflag.FlagSet) []flagGroup {
 func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.models, "model", "m", nil, "model to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
 	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
-	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat or completions")
-	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (/v1/chat/completions, /v1/completions)")
+	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat, completions, responses, or embeddings (whole answers: latency alone)")
+	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (as /v1/chat/completions, /v1/responses)")
 	fs.BoolVar(&o.streaming, "streaming", true, "ask for streams; false measures whole answers")
 	fs.StringArrayVarP(&o.headers, "header", "H", nil, "further request header `name:value`; may be given again")
 	fs.StringVar(&o.apiKey, "api-key", "", "bearer token (default: $OPENAI_API_KEY); never written anywhere")
@@ -164,6 +164,9 @@ func (o *options) complete(fs *pflag.FlagSet, getenv func(string) string) {
 		// Enough to see the whole report in some ten seconds.
 		o.concurrencies, o.requestCount, o.osl = levels{8}, 80, 100
 	}
+	if !openai.EndpointType(o.endpointType).Streams() {
+		o.streaming, o.osl = false, 0
+	}
 	o.completeLoad(fs)
 }
 
@@ -172,7 +175,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	var errs []error
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	if t := openai.EndpointType(o.endpointType); t.Path() == "" {
-		bad("--endpoint-type %s: use chat or completions", o.endpointType)
+		bad("--endpoint-type %s: use chat, completions, responses or embeddings", o.endpointType)
+	} else if !t.Streams() && (fs.Changed("osl") || o.turnsMean > 1) {
+		bad("--endpoint-type %s: its answers have no length, and it knows no conversations: leave out --osl and turns", t)
 	}
 	errs = append(errs, o.validateLoad(fs), o.validateWorkload(fs), notNegative(map[string]float64{
 		"request-timeout-seconds": o.totalSeconds, "connect-timeout": o.connectTimeout.Seconds(),

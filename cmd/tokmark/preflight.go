@@ -175,6 +175,9 @@ func (s *settled) conditions(ctx context.Context, o *options) ([]record.Conditio
 
 // wants is what a request of so many output tokens asks of the dialect.
 func (o *options) wants(output int) target.Ask {
+	if openai.EndpointType(o.endpointType) == openai.Embeddings {
+		return target.Ask{} // it generates nothing that fields could shape
+	}
 	ask := target.Ask{Timings: true, Greedy: o.greedy, CacheSalt: o.cacheSalt}
 	if o.exactOutput && o.osl > 0 {
 		ask.Exact = output

@@ -141,7 +141,7 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 	if err != nil {
 		return "", usage(err)
 	}
-	defer asked.close()
+	defer func() { _ = asked.close() }() // it was only read
 	if o.capsule != nil {
 		if err := o.capsule.check(m); err != nil {
 			return "", usage(err)
@@ -399,17 +399,19 @@ func (o *options) runDir(m *record.Manifest) (record.Dir, error) {
 		}
 		return dir, err
 	}
-	name := fmt.Sprintf("%s-%s-%s", fileName(strings.Join(o.models, "_")), o.endpointType, loadName(m.Load))
+	dir := freshDir(fmt.Sprintf("%s-%s-%s", fileName(strings.Join(o.models, "_")), o.endpointType, loadName(m.Load)))
+	return dir, dir.Create()
+}
+
+// freshDir is a directory in artifacts/ that is not there yet.
+func freshDir(name string) record.Dir {
 	stamp := time.Now().UTC().Format("20060102-150405")
-	for n := 1; ; n++ {
-		dir := record.Dir(filepath.Join("artifacts", stamp+"-"+name))
-		if n > 1 {
-			dir += record.Dir("-" + strconv.Itoa(n))
+	dir := record.Dir(filepath.Join("artifacts", stamp+"-"+name))
+	for n := 2; ; n++ { // several within a second
+		if _, err := os.Lstat(string(dir)); err != nil {
+			return dir
 		}
-		if _, err := os.Lstat(string(dir)); err == nil && n < 100 {
-			continue // several runs within a second
-		}
-		return dir, dir.Create()
+		dir = record.Dir(filepath.Join("artifacts", stamp+"-"+name+"-"+strconv.Itoa(n)))
 	}
 }
 

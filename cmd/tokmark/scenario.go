@@ -155,7 +155,12 @@ func effective(fs *pflag.FlagSet, o *options) map[string]json.RawMessage {
 		case "url":
 			v = maskURL(o.url)
 		default:
-			if s, ok := f.Value.(pflag.SliceValue); ok {
+			if l, ok := f.Value.(*levels); ok {
+				v = json.RawMessage("[" + l.String() + "]")
+				if len(*l) == 1 {
+					v = json.RawMessage(l.String())
+				}
+			} else if s, ok := f.Value.(pflag.SliceValue); ok {
 				v = s.GetSlice()
 			} else if t := f.Value.Type(); t != "string" && t != "duration" {
 				v = json.RawMessage(f.Value.String())

@@ -129,7 +129,7 @@ func selftestStep(ctx context.Context, w *world, shape selftest.Shape) (r selfte
 	if err != nil {
 		return r, fmt.Errorf("self-test: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	truth := filepath.Join(dir, "truth.jsonl")
 	mock := exec.CommandContext(ctx, w.Executable, "mock", "--addr", "127.0.0.1:0", "--truth-log", truth, "--noise", "0",
 		"--max-batch", strconv.Itoa(max(shape.Streams, 1)), "--decode-base", shape.Step().String(), "--decode-per-sequence", "0",

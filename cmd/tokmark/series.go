@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -99,7 +97,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 	runs := o.series()
 	parent := record.Dir(o.artifactDir)
 	if len(runs) > 1 && parent == "" {
-		parent = record.Dir(filepath.Join("artifacts", time.Now().UTC().Format("20060102-150405")+"-series"))
+		parent = freshDir("series")
 	}
 	var first error
 	var done []*report.Summary

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -136,7 +134,7 @@ func runVerify(ctx context.Context, w *world, o *options, v *verifyOptions) erro
 	}
 	parent := record.Dir(o.artifactDir)
 	if parent == "" {
-		parent = record.Dir(filepath.Join("artifacts", time.Now().UTC().Format("20060102-150405")+"-verify"))
+		parent = freshDir("verify")
 	}
 	salt := o.freshSalt()
 	list, null, other := v.passes(o, sides[0].known.dialect.CacheSalt != "")

@@ -341,7 +341,7 @@ func (o *options) synthetic(m *record.Manifest, count counter) (*synthetic.Gener
 	ms := func(v float64) time.Duration { return time.Duration(v * float64(time.Millisecond)) }
 	s := synthetic.Options{
 		Seed: o.randomSeed, Salt: o.salt, Counter: count.Counter, TokensPerWord: count.perWord, Lengths: lengths,
-		Completion:   openai.EndpointType(o.endpointType) == openai.Completions,
+		Completion:   slices.Contains([]openai.EndpointType{openai.Completions, openai.Embeddings}, openai.EndpointType(o.endpointType)),
 		SystemTokens: o.systemTokens, ContextTokens: o.contextTokens, Prefixes: o.prefixes, PrefixTokens: o.prefixTokens,
 		TurnsMean: o.turnsMean, TurnsStddev: o.turnsStddev, DelayMean: ms(o.delayMean), DelayStddev: ms(o.delayStddev),
 	}

@@ -11,8 +11,8 @@ import (
 
 // The numbers in the package comment are of -found 1000 -whole 100.
 var (
-	foundTrials = flag.Int("found", 60, "made gates with a regression")
-	wholeTrials = flag.Int("whole", 6, "made gates of equal servers whose every interval is computed")
+	foundTrials = flag.Int("found", 20, "made gates with a regression")
+	wholeTrials = flag.Int("whole", 2, "made gates of equal servers whose every interval is computed")
 )
 
 // TestSimulatedGate counts what the gate of the default budget says of made

@@ -2,6 +2,8 @@ package text
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,12 +78,15 @@ func (p *page) intervals(s *report.Summary) {
 	p.render(t)
 }
 
+// seconds writes seconds to the millisecond.
+func seconds(v float64) string { return figure(math.Round(v*1e3) / 1e3) }
+
 func (p *page) window(s *report.Summary) {
 	w := s.Window
 	if w == nil {
 		return
 	}
-	span := fmt.Sprintf("%s s to %s s of %s s, %d requests", figure(w.From), figure(w.To), figure(w.Run), w.Requests)
+	span := fmt.Sprintf("%s s to %s s of %s s, %d requests", seconds(w.From), seconds(w.To), seconds(w.Run), w.Requests)
 	switch {
 	case w.Mode == report.WindowSet:
 		span += " (as asked)"
@@ -191,6 +196,27 @@ func (p *page) lengths(s *report.Summary) {
 	}
 }
 
+// structure tells how many answers have the structure asked for.
+func (p *page) structure(s *report.Summary) {
+	if st := s.Structure; st != nil {
+		p.sentence("STRUCTURED OUTPUT", fmt.Sprintf("%d of %d answers fit the schema (%s)", st.Fitting, st.Answers, share(float64(st.Fitting)/float64(st.Answers))))
+	}
+}
+
+// selfTest tells what tries of the client showed.
+func (p *page) selfTest(s *report.Summary) {
+	test := s.Manifest.SelfTest
+	if test == nil || test.After == nil {
+		return
+	}
+	text := fmt.Sprintf("against the simulator at this load, event times were off by %s ms (p50), %s ms (p99)",
+		figure(float64(test.After.ErrorP50)/1e6), figure(float64(test.After.ErrorP99)/1e6))
+	if test.Headroom > 0 {
+		text += fmt.Sprintf("; good for at least %.2g times the events of this run", test.Headroom)
+	}
+	p.sentence("SELF-TEST", text)
+}
+
 func deviation(name string, d *report.Deviation) string {
 	return name + " " + signed(d.Mean) + " (worst " + signed(d.Worst) + ")"
 }
@@ -223,8 +249,34 @@ func (p *page) cache(s *report.Summary) {
 	p.sentence("PREFIX CACHE", strings.Join(parts, "; "))
 }
 
+// clientCodes are the warnings about the client.
+var clientCodes = []string{
+	report.ClientLate, report.ConcurrencyNotReached, report.ImpossibleRate, report.LostStamps, report.ReceiveLag,
+	report.ClientCPU, report.MachineCPU, report.WriterStalled, report.ClockStep, report.OpenFiles, report.ScheduleLag,
+}
+
+// client writes one sentence where there is nothing to complain about.
 func (p *page) client(s *report.Summary) {
 	c := s.Client
+	if !slices.ContainsFunc(clientCodes, s.Warned) {
+		var parts []string
+		if l := c.Lateness; l != nil {
+			parts = append(parts, "sent "+figure(l.P99)+" ms (p99) late by our own doing")
+		}
+		switch {
+		case c.ReceiveLag != nil && s.Manifest.Stamps == record.StampsKernel:
+			parts = append(parts, "events seen "+figure(c.ReceiveLag.P99)+" ms (p99) after the kernel, whose times are used")
+		case c.Events > 0:
+			parts = append(parts, "event times are our own, without kernel stamps")
+		}
+		if c.CPU != nil && c.Procs > 0 {
+			parts = append(parts, fmt.Sprintf("%s of %d cores used", figure(*c.CPU), c.Procs))
+		}
+		if parts != nil {
+			p.sentence("CLIENT", strings.Join(parts, "; "))
+		}
+		return
+	}
 	p.title("CLIENT")
 	if l := c.Lateness; l != nil {
 		text := ends(l) + " late by our own doing"

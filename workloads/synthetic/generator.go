@@ -259,13 +259,15 @@ func (g *Generator) hit(c *composer, shared, blocks, most int) {
 	}
 	// The text is made of pieces, so that a longer share begins with a shorter
 	// one.
+	goal := c.sum
 	for k := int64(0); left > 0; k++ {
 		piece := o.Block
 		if k == 0 { // ends where the blocks do, but for the half
 			piece = o.Block + o.Block/2 - o.Template%o.Block
 		}
 		piece = min(piece, left)
-		c.add(g.text.at("hit "+strconv.Itoa(shared), k), piece)
+		goal += float64(piece)
+		c.fill(g.text.at("hit "+strconv.Itoa(shared), k), goal)
 		left -= piece
 	}
 }

@@ -152,9 +152,13 @@ func (c *composer) mark(unique uint64) {
 // add appends words of the given number of tokens in all, or of somewhat less
 // if no word fits the rest. It begins a sentence, so that what it adds does not
 // depend on what stands before.
-func (c *composer) add(rng *rand.Rand, tokens int) {
+func (c *composer) add(rng *rand.Rand, tokens int) { c.fill(rng, c.sum+float64(tokens)) }
+
+// fill is add up to a number of tokens of the whole text. Estimates are parts
+// of tokens: filling up one piece after the other rounds each off, and not
+// always the same way.
+func (c *composer) fill(rng *rand.Rand, target float64) {
 	v := c.vocab
-	target := c.sum + float64(tokens)
 	slack := 0.0
 	if v.counter == nil {
 		slack = v.tokens[inside][0] / 2 // the nearest estimate
