@@ -328,7 +328,8 @@ func (t *tally) addValid(r *record.Record) {
 	latency, ok := r.RequestLatency()
 	t.histogram("E2E", latency, ok)
 
-	t.isl.addKnown(r.ISL())
+	isl, islKnown := r.ISL()
+	t.isl.addKnown(isl, islKnown)
 	osl, oslKnown := r.OSL()
 	t.osl.addKnown(osl, oslKnown)
 	t.output.addKnown(int64(r.Tokens.Output), r.Tokens.Output.IsKnown())
@@ -340,7 +341,8 @@ func (t *tally) addValid(r *record.Record) {
 	}
 	t.reasoning.addKnown(int64(r.Tokens.Reasoning), r.Tokens.Reasoning.IsKnown())
 	source := r.Tokens.Source
-	if !oslKnown {
+	vectors := islKnown && r.Chunks[0].Kind == record.KindVector // which have no tokens of output
+	if !oslKnown && !vectors {
 		source = record.SourceNone
 	}
 	t.sources[source]++

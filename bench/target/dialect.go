@@ -131,12 +131,13 @@ func (d Dialect) CanExact() bool { return d.MinTokens != "" || d.IgnoreEOS != ""
 
 // Options returns base with what all requests to the server have in common:
 // the name of the output limit, unless base has one, and the stream options.
-// Usage is asked for only where base asks for it and the dialect knows how.
+// Usage is asked for only where base asks for it, the dialect knows how, and the
+// endpoint type does not tell it unasked.
 func (d Dialect) Options(t openai.EndpointType, base openai.BodyOptions) openai.BodyOptions {
 	if base.MaxTokensField == "" && t == openai.Chat && len(d.ChatLimits) > 0 {
 		base.MaxTokensField = d.ChatLimits[0]
 	}
-	if d.StreamOptions == "" {
+	if t != openai.Chat && t != openai.Completions || d.StreamOptions == "" {
 		base.IncludeUsage, base.ContinuousUsage = false, false
 	}
 	const usual = `{"include_usage":true}`

@@ -212,8 +212,8 @@ func (a *attempt) limit() string {
 		}
 	}
 	switch {
-	case a.Request.OutputTokens <= 0:
-		return ""
+	case a.Request.OutputTokens <= 0, a.Type != openai.Chat && a.Type != openai.Completions:
+		return "" // other types have one name for it, or none
 	case a.settled.Body.MaxTokensField != "":
 		return a.settled.Body.MaxTokensField
 	case a.Type == openai.Chat:

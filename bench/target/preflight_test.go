@@ -307,3 +307,35 @@ func TestPreflightOfTheSimulator(t *testing.T) {
 		t.Errorf("settled on %+v, dropped %+v", settled.Body, settled.Dropped)
 	}
 }
+
+// Responses and embeddings have no stream_options and no second name of the
+// limit: nothing that was not sent is said to have been dropped.
+func TestPreflightOfOtherEndpoints(t *testing.T) {
+	for _, of := range []openai.EndpointType{openai.Responses, openai.Embeddings} {
+		for _, name := range []string{"openai", "vllm", "generic"} {
+			d, err := ByName(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sent := 0
+			p := Preflight{
+				Type: of, Request: workloads.Request{Prompt: "p", OutputTokens: 4},
+				Body: d.Options(of, openai.BodyOptions{Model: "m", Stream: true, IncludeUsage: true}),
+				Send: func(_ context.Context, body []byte) *record.Record {
+					sent++
+					if strings.Contains(string(body), "stream_options") || strings.Contains(string(body), `"max_tokens"`) {
+						t.Errorf("%s, %s: %s", of, name, body)
+					}
+					r := record.New(record.PhaseWarmup, 0)
+					r.Status = 400
+					r.Fail(record.Rejected, record.Failure{Message: "no"})
+					return r
+				},
+			}
+			settled, err := p.Run(t.Context())
+			if err == nil || sent != 1 || len(settled.Dropped) > 0 {
+				t.Errorf("%s, %s: sent %d times, dropped %v, %v", of, name, sent, settled.Dropped, err)
+			}
+		}
+	}
+}

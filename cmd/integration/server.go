@@ -127,7 +127,7 @@ func (l *lab) install(ctx context.Context) error {
 		if err := do(ctx, "python3", "-m", "venv", filepath.Join(l.cache, "uv")); err != nil {
 			return err
 		}
-		if err := do(ctx, filepath.Join(l.cache, "uv", "bin", "pip"), "install", "--quiet", "uv"); err != nil {
+		if err := do(ctx, filepath.Join(l.cache, "uv", "bin", "pip"), "install", "--quiet", "uv==0.13.9"); err != nil {
 			return err
 		}
 	}

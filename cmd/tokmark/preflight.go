@@ -57,10 +57,7 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 		return s, err
 	}
 	defer probe.Close()
-	ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "Say hello."}}, OutputTokens: probeOutput}
-	if n := int(math.Round(o.osl)); n > 0 {
-		ask.OutputTokens = n // a minimum length among the extra fields must fit it
-	}
+	ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "Say hello."}}, OutputTokens: o.probeLength(plan)}
 	if ask.Extra, err = s.dialect.Fields(o.wants(ask.OutputTokens)); err != nil {
 		return s, usage(err)
 	}
@@ -202,10 +199,7 @@ func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, pro
 		if err != nil {
 			return 0
 		}
-		ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: text}}, OutputTokens: probeOutput}
-		if n := int(math.Round(o.osl)); n > 0 {
-			ask.OutputTokens = n
-		}
+		ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: text}}, OutputTokens: o.probeLength(plan)}
 		b, err := openai.Body(plan.Type, ask, body)
 		if err != nil {
 			return 0
@@ -219,6 +213,17 @@ func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, pro
 	}
 	m.Calibration = &c
 	return c.TokensPerWord
+}
+
+// probeLength is how long an answer a question before the run asks for: short,
+// unless the user's own fields ask for a least length.
+func (o *options) probeLength(plan *bench.Plan) int {
+	for _, name := range []string{"min_tokens", "min_new_tokens"} {
+		if _, ok := plan.Body.Extra[name]; ok && o.osl > 0 {
+			return int(math.Round(o.osl))
+		}
+	}
+	return probeOutput
 }
 
 // preflightError decides what an unanswered question means: a wrong path, key
