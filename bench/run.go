@@ -83,7 +83,7 @@ func (p *Plan) connections() (int, error) {
 		return most, transport.CheckOpenFiles(most)
 	}
 	if have, ok := transport.OpenFiles(); ok {
-		return have, nil
+		return have, transport.CheckOpenFiles(1) // without one, nothing would ever be sent
 	}
 	return 1 << 16, nil
 }

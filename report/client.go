@@ -68,7 +68,8 @@ const (
 	behind            = time.Millisecond // lag from which an event was read too late
 	lostSuspect       = 0.01
 	lostInvalid       = 0.1
-	lostEvents        = 20 // fewer are chance
+	lostEvents        = 20  // fewer are chance
+	inTimeTells       = 0.1 // share of events read in time that tells what the server joins
 	lagNamed          = 10.0
 	schedSuspect      = 0.05 // of the median inter token latency
 	schedInvalid      = 0.25
@@ -126,11 +127,12 @@ func (h *health) addEvents(r *record.Record) {
 }
 
 // lost estimates how many events were joined because the client was behind:
-// of those read late, what is joined more often than of those read in time.
+// of those read late, what is joined more often than of those read in time, if
+// these are enough to tell what is usual.
 func (h *health) lost() float64 {
-	inTime := h.stamped - h.late
+	inTime := float64(h.stamped - h.late)
 	usual := 0.0
-	if inTime > 0 {
+	if inTime > 0 && inTime >= inTimeTells*float64(h.stamped) {
 		// Events without a stamp are as good as none here.
 		usual = max(0, float64(h.shared-h.lateShared)/float64(h.events-h.late))
 	}
@@ -353,7 +355,11 @@ func lostStamps(t *tally, s *Summary) (string, Level) {
 func receiveLag(t *tally, s *Summary) (string, Level) {
 	if t.kernelStamps() {
 		if lag := s.Client.ReceiveLag; lag != nil && lag.P99 > lagNamed {
-			return fmt.Sprintf("The client saw events up to %.4g ms (p99) after they arrived; the times are the kernel's and do not suffer.", lag.P99), Valid
+			message := fmt.Sprintf("The client saw events up to %.4g ms (p99) after they arrived; the times are the kernel's and do not suffer", lag.P99)
+			if lost, _ := lostStamps(t, s); lost != "" {
+				message += ", but for those of events that were read together"
+			}
+			return message + ".", Valid
 		}
 		return "", Valid
 	}

@@ -210,6 +210,12 @@ func TestClientRules(t *testing.T) {
 				}
 			}
 		}, nil, report.Valid},
+		{"joined, and read in time so rarely that it tells nothing", func(r *run) {
+			joined(1800, 30*us)(r)
+			for i := range 1980 {
+				r.recs[i/10].Chunks[i%10].Lag = uint32(2 * mil)
+			}
+		}, []string{report.LostStamps, report.CoalescedStream}, report.Invalid},
 		{"few events say nothing", func(r *run) { joined(15, 2*mil)(r); r.recs = r.recs[:22] }, nil, report.Valid},
 
 		{"receive lag, below", lagged(40, 10*mil-us), nil, report.Valid},

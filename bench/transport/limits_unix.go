@@ -40,5 +40,14 @@ func CheckOpenFiles(conns int) error {
 	if !ok || conns <= have {
 		return nil
 	}
-	return fmt.Errorf("open %d connections: the limit on open files allows %d; raise it (ulimit -n %d) or lower the concurrency", conns, have, conns+reservedFiles)
+	try := fmt.Sprintf("raise it (ulimit -n %d)", conns+reservedFiles)
+	if have > 0 {
+		try += fmt.Sprintf(", or ask for no more than %d in flight", have)
+	}
+	limit := "the limit on open files"
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
+		limit += fmt.Sprintf(" is %d, of which the run itself needs %d: it", lim.Cur, reservedFiles)
+	}
+	return fmt.Errorf("open %d connections: %s allows %d; %s", conns, limit, have, try)
 }

@@ -51,6 +51,23 @@ func (m *memory) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 // called in a synctest bubble.
 func fakeBlock(t *testing.T, cfg mockserver.Config, seed uint64, schedule iter.Seq[time.Duration]) []*record.Record {
 	t.Helper()
+	out := make(chan *record.Record, 64)
+	fakeRun(t, cfg, seed, bench.Plan{Schedule: schedule, Concurrency: 2, Requests: 12}, out)
+	close(out)
+	var recs []*record.Record
+	for r := range out {
+		if r.Outcome != record.OK {
+			t.Fatalf("%+v", r.Failure)
+		}
+		recs = append(recs, r)
+	}
+	return recs
+}
+
+// fakeRun carries out the load of the plan against a simulator in fake time;
+// the rest of the plan is filled in. It must be called in a synctest bubble.
+func fakeRun(t *testing.T, cfg mockserver.Config, seed uint64, plan bench.Plan, out chan<- *record.Record) bench.Result {
+	t.Helper()
 	cfg.Seed, cfg.KeepTruth, cfg.Origin = seed, 0, time.Now()
 	srv, err := mockserver.New(cfg)
 	if err != nil {
@@ -64,28 +81,19 @@ func fakeBlock(t *testing.T, cfg mockserver.Config, seed uint64, schedule iter.S
 		_ = srv.Close()
 		synctest.Wait()
 	}()
-	source, err := synthetic.New(synthetic.Options{Seed: seed, Lengths: []synthetic.Lengths{{Input: synthetic.Fixed(40), Output: synthetic.Fixed(16)}}})
+	plan.Source, err = synthetic.New(synthetic.Options{Seed: seed, Lengths: []synthetic.Lengths{{Input: synthetic.Fixed(40), Output: synthetic.Fixed(16)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, _ := url.Parse("http://memory/v1/chat/completions")
-	out := make(chan *record.Record, 64)
-	if _, err := bench.Run(t.Context(), bench.Plan{
-		URL: u, Type: openai.Chat, Source: source, Schedule: schedule, Concurrency: 2, Requests: 12, CoarseWait: true,
-		Body:      openai.BodyOptions{Model: cfg.Model, Stream: true, IncludeUsage: true},
-		Transport: transport.Options{Dial: network.dial},
-	}, out); err != nil {
+	plan.URL, _ = url.Parse("http://memory/v1/chat/completions")
+	plan.Type, plan.CoarseWait = openai.Chat, true
+	plan.Body = openai.BodyOptions{Model: cfg.Model, Stream: true, IncludeUsage: true, Extra: plan.Body.Extra}
+	plan.Transport = transport.Options{Dial: network.dial}
+	res, err := bench.Run(t.Context(), plan, out)
+	if err != nil {
 		t.Fatal(err)
 	}
-	close(out)
-	var recs []*record.Record
-	for r := range out {
-		if r.Outcome != record.OK {
-			t.Fatalf("%+v", r.Failure)
-		}
-		recs = append(recs, r)
-	}
-	return recs
+	return res
 }
 
 // abTrial compares two simulators; slower is how much longer B's steps take,

@@ -150,6 +150,9 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 	if err := o.putLoad(&plan, asked, m); err != nil {
 		return "", usage(err)
 	}
+	if err := transport.CheckOpenFiles(max(1, plan.Concurrency, plan.Users.Count)); err != nil {
+		return "", usage(err) // before there is a run directory
+	}
 	fillManifest(m, o, p.endpoint)
 
 	dir, err := o.runDir(m)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,8 @@ import (
 // usual commands they have:
 //
 //	mock [flag…]          starts the simulator; $MOCK is its URL, $MOCKADDR host:port
+//	measure arg…          tokmark run with a run directory; a run that is not valid
+//	                      met a busy machine, and is made again
 //	exits CODE arg…       runs tokmark and wants this exit code
 //	await FILE REGEXP     waits until the file holds a match
 func TestScripts(t *testing.T) {
@@ -49,6 +52,23 @@ func TestScripts(t *testing.T) {
 				}
 				if got != want {
 					ts.Fatalf("exit code = %d, want %d", got, want)
+				}
+			},
+			"measure": func(ts *testscript.TestScript, _ bool, args []string) {
+				at := slices.Index(args, "--artifact-dir") + 1
+				if at == 0 {
+					ts.Fatalf("measure needs an --artifact-dir")
+				}
+				const tries = 8
+				for try := 1; ; try++ {
+					err := ts.Exec("tokmark", append([]string{"run"}, args...)...)
+					var exit *exec.ExitError
+					if !errors.As(err, &exit) || exit.ExitCode() != exitInvalid || try == tries {
+						ts.Check(err)
+						return
+					}
+					ts.Logf("try %d met a busy machine", try)
+					ts.Check(os.RemoveAll(ts.MkAbs(args[at])))
 				}
 			},
 			"await": func(ts *testscript.TestScript, _ bool, args []string) {
