@@ -82,6 +82,7 @@ func intervalsOf(series []float64, seed uint64) *Intervals {
 	out := &Intervals{Count: n, Effective: stats.Effective(series)}
 	out.Bootstrap = out.Effective < dependent*float64(n)
 	sorted := slices.Sorted(slices.Values(series))
+	estimate, _ := stats.Describe(sorted, 1)
 	resamples := min(max(drawn/n, fewResamples), mostResamples)
 	b := stats.Bootstrap{Level: IntervalLevel, Seed: seed, Resamples: resamples}
 	for i, p := range IntervalPercents {
@@ -90,12 +91,17 @@ func intervalsOf(series []float64, seed uint64) *Intervals {
 				out.Of[i] = PercentileInterval{Low: &e.Interval.Low, High: &e.Interval.High}
 			}
 		} else {
-			// Each side by itself, so that one may be known without the other.
+			// Each side by itself, so that one may be known without the other. The
+			// estimate is interpolated, so that of a handful of values it may lie
+			// beyond a side: the side gives way, which makes it no less sure.
+			at, _ := estimate.Percentile(p)
 			const side = 1 - (1-IntervalLevel)/2
 			if low, ok := stats.PercentileAtLeast(sorted, p, side); ok {
+				low = min(low, at)
 				out.Of[i].Low = &low
 			}
 			if high, ok := stats.PercentileAtMost(sorted, p, side); ok {
+				high = max(high, at)
 				out.Of[i].High = &high
 			}
 		}

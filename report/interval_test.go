@@ -100,6 +100,25 @@ func TestIntervalsInJSON(t *testing.T) {
 }
 
 // A warning about few samples says how many more would do.
+// Of a handful of values the estimate is interpolated, and a bound may lie on its
+// wrong side.
+func TestIntervalsHoldTheEstimate(t *testing.T) {
+	for n := 1; n <= 60; n++ {
+		ttft := make([]float64, n)
+		for i, v := range rand.New(rand.NewPCG(7, uint64(n))).Perm(n) {
+			ttft[i] = float64(v + 1)
+		}
+		r, _ := summarize(t, manifest(), withTTFT(ttft)...).Metric("time_to_first_token")
+		for i, p := range report.IntervalPercents {
+			at, ok := r.Statistic.Percentile(p)
+			in := r.Intervals.Of[i]
+			if !ok || in.Low != nil && *in.Low > at || in.High != nil && *in.High < at {
+				t.Errorf("%d requests: p%v is %v, not in [%v, %v]", n, p, at, in.Low, in.High)
+			}
+		}
+	}
+}
+
 func TestFewSamplesSaysHowMany(t *testing.T) {
 	message := func(s *report.Summary) string {
 		for _, w := range s.Warnings {

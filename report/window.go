@@ -70,9 +70,10 @@ type Window struct {
 }
 
 // WindowFigure is a headline figure of the whole run and of the window. Times
-// are of the requests that started in the window; requests count where they
-// ended, and tokens as if a request's came evenly from its first to its last
-// event.
+// are of the requests that started in the window; a request counts by the share
+// of its time that lies in the window, since where requests end in waves a count
+// of ends is one of waves; tokens as if a request's came evenly from its first
+// to its last event.
 type WindowFigure struct {
 	Tag     string  `json:"tag"`
 	Label   string  `json:"-"`
@@ -136,6 +137,9 @@ func (t *tally) steadyWindow(opt Options, s *Summary) *Window {
 	w.Run = last.Sub(origin).Seconds()
 	if mode == WindowSet {
 		w.From, w.To = from, to
+		if from < w.Run && w.Run < to {
+			w.To, w.to = w.Run, last+1 // nothing is measured after the end
+		}
 	}
 	t.measureWindow(w, s)
 	return w
@@ -223,7 +227,17 @@ func spread(bins []float64, from, to, amount float64) {
 func (t *tally) measureWindow(w *Window, s *Summary) {
 	in := func(at record.Time) bool { return at >= w.from && at < w.to }
 	starts := func(q *request) bool { return in(q.start) }
-	var ended, tokens float64
+	// share is how much of a span lies in the window.
+	share := func(from, to record.Time) float64 {
+		if to > from {
+			return float64(max(0, min(to, w.to).Sub(max(from, w.from)))) / float64(to.Sub(from))
+		}
+		if in(to) {
+			return 1
+		}
+		return 0
+	}
+	var requests, tokens float64
 	for i := range t.requests {
 		q := &t.requests[i]
 		if q.state != stateValid {
@@ -232,17 +246,9 @@ func (t *tally) measureWindow(w *Window, s *Summary) {
 		if starts(q) {
 			w.Requests++
 		}
-		if in(q.last) {
-			ended++
-		}
-		if q.osl <= 0 {
-			continue
-		}
-		if whole := q.last.Sub(q.first); whole > 0 {
-			part := max(0, min(q.last, w.to).Sub(max(q.first, w.from)))
-			tokens += float64(q.osl) * float64(part) / float64(whole)
-		} else if in(q.last) {
-			tokens += float64(q.osl)
+		requests += share(q.start, q.last)
+		if q.osl > 0 {
+			tokens += float64(q.osl) * share(q.first, q.last)
 		}
 	}
 	if w.Whole || w.Requests == 0 {
@@ -266,7 +272,7 @@ func (t *tally) measureWindow(w *Window, s *Summary) {
 	for _, rate := range []struct {
 		tag    string
 		amount float64
-	}{{"request_throughput", ended}, {"output_token_throughput", tokens}} {
+	}{{"request_throughput", requests}, {"output_token_throughput", tokens}} {
 		if whole, ok := s.Metric(rate.tag); ok {
 			w.Figures = append(w.Figures, WindowFigure{Tag: whole.Tag, Label: whole.Label, Unit: whole.Unit,
 				Run: whole.Value, Window: rate.amount / w.to.Sub(w.from).Seconds()})

@@ -1,6 +1,7 @@
 package report_test
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -105,9 +106,9 @@ func TestWindowAsAsked(t *testing.T) {
 	}
 }
 
-// Requests of two seconds, one started a second: those that end in the window
-// are its throughput, and the tokens of half a request are half its tokens.
-func TestWindowCountsEndsAndTokens(t *testing.T) {
+// Requests of two seconds, one started a second: what lies in the window of each
+// is its throughput, and the tokens of half a request are half its tokens.
+func TestWindowCountsShares(t *testing.T) {
 	m := manifest()
 	var recs []*record.Record
 	for i := range 10 {
@@ -115,12 +116,40 @@ func TestWindowCountsEndsAndTokens(t *testing.T) {
 	}
 	w := summarizeAll(t, m, nil, "0:2.5", recs).Window
 	f := figures(w)
-	// The first ends at 2 s, the second is half way.
-	if got := f["request_throughput"].Window; w.Requests != 3 || !near(got, 1/2.5) {
-		t.Errorf("%d requests, %v a second, want 3 started and 1 ended in 2.5 s", w.Requests, got)
+	// All of the first, three quarters of the second, one of the third.
+	if got := f["request_throughput"].Window; w.Requests != 3 || !near(got, 2/2.5) {
+		t.Errorf("%d requests, %v a second, want 3 started and 2 in 2.5 s", w.Requests, got)
 	}
 	if got := f["output_token_throughput"].Window; !near(got, (11+5.5)/2.5) {
 		t.Errorf("%v tokens/s, want 16.5 in 2.5 s", got)
+	}
+}
+
+// Requests that go in waves: the window's edges lie somewhere in a wave, and
+// must not make a rate of whole waves.
+func TestWindowOfWaves(t *testing.T) {
+	m := manifest()
+	var recs []*record.Record
+	for i := range 60 {
+		recs = append(recs, stream(int64(i), record.Time(i/10)*2000*msec, 1000*msec, 100*msec, 11))
+	}
+	for _, window := range []string{"0:11.9", "1:9", "3.1:10.7"} {
+		if got := figures(summarizeAll(t, m, nil, window, recs).Window)["request_throughput"].Window; math.Abs(got-5) > 0.05 {
+			t.Errorf("window %s: %v requests/s, want 5", window, got)
+		}
+	}
+}
+
+// A window that reaches beyond the run ends with it.
+func TestWindowBeyondTheRun(t *testing.T) {
+	m, recs := ramped()
+	whole := summarizeAll(t, m, nil, "all", recs).Window
+	w := summarizeAll(t, m, nil, "0:1000", recs).Window
+	if w.To != whole.Run {
+		t.Errorf("window %+v, want it to end with the run at %v s", w, whole.Run)
+	}
+	if got := figures(w)["request_throughput"]; got.Window < 1 || got.Differs() {
+		t.Errorf("throughput %+v, want the run's", got)
 	}
 }
 
