@@ -215,7 +215,7 @@ func TestClientRules(t *testing.T) {
 			for i := range 1980 {
 				r.recs[i/10].Chunks[i%10].Lag = uint32(2 * mil)
 			}
-		}, []string{report.LostStamps, report.CoalescedStream}, report.Invalid},
+		}, []string{report.LostStamps}, report.Invalid},
 		{"few events say nothing", func(r *run) { joined(15, 2*mil)(r); r.recs = r.recs[:22] }, nil, report.Valid},
 
 		{"receive lag, below", lagged(40, 10*mil-us), nil, report.Valid},

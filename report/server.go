@@ -477,11 +477,15 @@ func conditionsChanged(t *tally, _ *Summary) (string, Level) {
 }
 
 func serverMetrics(t *tally, s *Summary) (string, Level) {
+	var out []string
 	switch {
 	case t.server.err != "" && !t.server.reset:
-		return "The server's metrics do not cover the measurement: " + t.server.err + ".", Valid
+		out = append(out, "The server's metrics do not cover the measurement: "+t.server.err+".")
 	case s.Server != nil && len(s.Server.Left) > 0:
-		return "Some of the server's metrics are left out: " + strings.Join(s.Server.Left, "; ") + ".", Valid
+		out = append(out, "Some of the server's metrics are left out: "+strings.Join(s.Server.Left, "; ")+".")
 	}
-	return "", Valid
+	if why := s.Manifest.GPUError; why != "" {
+		out = append(out, "The GPU exporter's figures (--gpu-telemetry) are missing or have gaps: "+why+".")
+	}
+	return strings.Join(out, " "), Valid
 }

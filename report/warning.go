@@ -247,7 +247,10 @@ var rules = []rule{
 			return of(n, t.valid+t.errors, "answers came as one JSON body though a stream was asked for; they have no TTFT and no gaps."), Suspect
 		}},
 	{CoalescedStream, "Something between server and client buffers the stream (proxy, compression, batching of events): TTFT and gaps are its, not the server's.",
-		func(t *tally, _ *Summary) (string, Level) {
+		func(t *tally, s *Summary) (string, Level) {
+			if late, _ := lostStamps(t, s); late != "" {
+				return "", Valid // it was the client that joined them
+			}
 			if t.longGaps == 0 || float64(t.merged) <= mergedShare*float64(t.longGaps) {
 				return "", Valid
 			}
@@ -255,8 +258,8 @@ var rules = []rule{
 				100*float64(t.merged)/float64(t.longGaps), t.longStreams), Suspect
 		}},
 	{ZeroITL, "Their inter token latency is 0 and pulls the average down; look at tokens per chunk and at what buffers the answer.",
-		func(t *tally, _ *Summary) (string, Level) {
-			if t.oneChunk == 0 {
+		func(t *tally, s *Summary) (string, Level) {
+			if late, _ := lostStamps(t, s); late != "" || t.oneChunk == 0 {
 				return "", Valid
 			}
 			message := of(t.oneChunk, t.valid, "answers of several tokens came at one moment.")

@@ -186,6 +186,13 @@ func (s *Server) Conditions(ctx context.Context, d Dialect, f Facts, modelName s
 	return c.list(declared)
 }
 
+// DeclaredConditions are what the user declares as name=value, of a server that
+// is not asked.
+func DeclaredConditions(declared []string) ([]record.Condition, error) {
+	list, _, err := conditions{}.list(declared)
+	return slices.DeleteFunc(list, func(c record.Condition) bool { return c.Source == Unknown }), err
+}
+
 // document gets a document from where it is now or where it was.
 func (s *Server) document(ctx context.Context, path string, answers map[string]*answer) (*answer, string) {
 	for {

@@ -59,6 +59,27 @@ func (m Match) Text() string {
 	return fmt.Sprintf("%s: B %+.3g %% [%+.3g, %+.3g] in %s (%s)", at, 100**m.Change, 100*m.Interval.Low, 100*m.Interval.High, m.Label, m.Verdict)
 }
 
+// Validate reports every fault.
+func (c Curve) Validate() error {
+	if c.Metric == "" {
+		c.Metric = tokenRate
+	}
+	m, ok := report.MetricByTag(c.Metric)
+	if !ok {
+		return fmt.Errorf("curve of %s: no metric has this tag", c.Metric)
+	}
+	errs := []error{checkStat(m, c.Stat)}
+	if c.By != BySpeed && c.By != ByLoad {
+		errs = append(errs, fmt.Errorf("curve by %q: use %s or %s", c.By, BySpeed, ByLoad))
+	}
+	for _, at := range c.At {
+		if !(at > 0) || math.IsInf(at, 0) {
+			errs = append(errs, fmt.Errorf("curve at %v: give a number above 0", at))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // point is a run on a curve. The errors are standard errors of the logarithms,
 // NaN if unknown.
 type point struct{ x, y, xErr, yErr float64 }
@@ -75,18 +96,9 @@ func Curves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
 	}
 	m, ok := report.MetricByTag(curve.Metric)
 	if !ok {
-		return nil, fmt.Errorf("curve of %s: no metric has this tag", curve.Metric)
+		return nil, curve.Validate()
 	}
-	errs := []error{opt.check(a, b), checkStat(m, curve.Stat)}
-	if curve.By != BySpeed && curve.By != ByLoad {
-		errs = append(errs, fmt.Errorf("curve by %q: use %s or %s", curve.By, BySpeed, ByLoad))
-	}
-	for _, at := range curve.At {
-		if !(at > 0) || math.IsInf(at, 0) {
-			errs = append(errs, fmt.Errorf("curve at %v: give a number above 0", at))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(opt.check(a, b), curve.Validate()); err != nil {
 		return nil, err
 	}
 	c := begin(a, b, opt, true)

@@ -287,10 +287,18 @@ func loadSummary(path, file string) (*Run, error) {
 		Tokens     []report.TokenSource       `json:"token_sources"`
 	}
 	var all map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(text, &doc), json.Unmarshal(text, &all)); err != nil {
+	err = json.Unmarshal(text, &doc)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	isSummary := err == nil && doc.Schema != 0 && doc.Target != nil
+	if !isSummary && filepath.Base(file) != record.SummaryJSONFile {
+		return nil, fmt.Errorf("read run %s: %w: it is a file, and no summary.json of tokmark", file, record.ErrNoRun)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read summary %s: %w", file, err)
 	}
-	if doc.Schema == 0 || doc.Target == nil {
+	if !isSummary {
 		return nil, fmt.Errorf("read summary %s: it is no summary.json of tokmark", file)
 	}
 	if doc.Schema > report.Schema {

@@ -33,14 +33,18 @@ var Inputs = []Input{PerfAnalyzer, AIPerfRecords, AIPerfRaw, VLLMResult, SGLangR
 
 // ParseInput returns the input format with the name.
 func ParseInput(name string) (Input, error) {
+	if f := Input(name); slices.Contains(Inputs, f) {
+		return f, nil
+	}
+	return "", fmt.Errorf("no format %q is known: use %s", name, inputNames())
+}
+
+func inputNames() string {
 	names := make([]string, len(Inputs))
 	for i, f := range Inputs {
-		if string(f) == name {
-			return f, nil
-		}
 		names[i] = string(f)
 	}
-	return "", fmt.Errorf("no format %q is known: use %s", name, strings.Join(names, ", "))
+	return strings.Join(names, ", ")
 }
 
 // Read is what one read of a connection brought, or one message of a stream
@@ -136,7 +140,7 @@ func detect(in *bufio.Reader, name string) (Input, error) {
 	case has(head, "num_prompts") || has(head, "mean_ttft_ms") || has(head, "endpoint_type"):
 		return VLLMResult, nil
 	}
-	return "", fmt.Errorf("import %s: the format is not known by its content: give --format", name)
+	return "", fmt.Errorf("import %s: the format is not known by its content: give --format, one of %s", name, inputNames())
 }
 
 // importer collects the records of a file. Their times are in nanoseconds on
