@@ -178,7 +178,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 		rec.Fail(record.BadEncoding, record.Failure{Stage: "headers", Message: "the answer is encoded with " + encoding + ", which was not asked for: a stream that is compressed on its way has no times"})
 	default:
 		s.answer.Reset(rec, x.plan.Type, keepOutput)
-		if x.readAnswer(ctx, rec, s, output) && !s.reader.Ended() {
+		if x.readAnswer(ctx, rec, resp.Header, s, output) && !s.reader.Ended() {
 			return drain(resp, cancel)
 		}
 		resp.Body.Close() // closes the connection as well, if it is not over
@@ -188,9 +188,9 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 
 // readAnswer takes in the body of a 2xx answer. rest: it was a stream that went
 // well, and only what follows its end is left to read.
-func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scratch, output func()) (rest bool) {
+func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, header http.Header, s *scratch, output func()) (rest bool) {
 	first, err := s.reader.Peek()
-	if err == nil && (first == '{' || first == '[' || !x.plan.Body.Stream) {
+	if err == nil && (first == '{' || first == '[' || first == '<' || !x.plan.Body.Stream) {
 		// A proxy's label may be wrong either way: the first byte decides.
 		body, stamp, err := s.reader.Whole(x.plan.MaxEvent)
 		if rec.End = record.Time(stamp.At); err != nil {
@@ -198,7 +198,11 @@ func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, s *scrat
 			x.fail(ctx, rec, err, "body")
 			return false
 		}
-		s.answer.Whole(body, record.Time(stamp.At), stamp.Lag)
+		if text, page := openai.WebPage(header, body); page {
+			rec.Fail(record.Malformed, record.Failure{Stage: "body", Message: text})
+		} else {
+			s.answer.Whole(body, record.Time(stamp.At), stamp.Lag)
+		}
 		s.answer.Close()
 		if rec.Failure != nil {
 			rec.Failure.Body = head(body)

@@ -299,6 +299,28 @@ func plainText(body []byte) string {
 	return html.UnescapeString(out.String())
 }
 
+// WebPage says of an answer that is an HTML page what it is and how it begins;
+// ok is false if it is none. A label may be wrong: the first byte decides.
+func WebPage(header http.Header, body []byte) (text string, ok bool) {
+	if !bytes.HasPrefix(bytes.TrimSpace(body), []byte("<")) {
+		return "", false
+	}
+	kind := header.Get("Content-Type")
+	if kind == "" {
+		kind = "without a content type"
+	}
+	const shown = 80
+	words := oneLine(plainText(body))
+	if r := []rune(words); len(r) > shown {
+		words = string(r[:shown]) + "…"
+	}
+	text = "the answer is a web page (" + kind + ")"
+	if words != "" {
+		text += " that begins " + strconv.Quote(words)
+	}
+	return oneLine(text + ": is --url the address of an API?"), true
+}
+
 // hasTag reports whether s begins with the name of a tag, in any case.
 func hasTag(s, name string) bool {
 	if len(s) < len(name) || !strings.EqualFold(s[:len(name)], name) {

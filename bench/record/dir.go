@@ -58,6 +58,10 @@ func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
 func (d Dir) WriteFile(name string, content []byte) error {
 	tmp, err := os.CreateTemp(string(d), "."+name+".*")
 	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // its path is the temporary file's
+		}
 		return fmt.Errorf("write %s: %w", d.Path(name), err)
 	}
 	_, err = tmp.Write(content)
@@ -89,6 +93,9 @@ func (d Dir) ReadManifest() (*Manifest, error) {
 	b, err := os.ReadFile(d.Path(ManifestFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read run directory %s: %w (no %s)", d, ErrNoRun, ManifestFile)
+	}
+	if info, serr := os.Stat(string(d)); err != nil && serr == nil && !info.IsDir() {
+		return nil, fmt.Errorf("read run directory %s: %w: it is a file", d, ErrNoRun)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read run directory: %w", err)

@@ -30,8 +30,12 @@ const (
 // Manifest says under which conditions a run was made. It never holds a
 // secret: header values are left out, the command line is masked.
 type Manifest struct {
-	Schema  int    `json:"schema"`
-	ID      string `json:"id"`
+	Schema int    `json:"schema"`
+	ID     string `json:"id"`
+	// RequestIDs begins the X-Request-Id of every request; its phase's first
+	// letter and its record's number follow.
+	RequestIDs string `json:"request_ids,omitempty"`
+
 	Tool    Build  `json:"tool"`
 	Command string `json:"command"`
 	// Config is the effective configuration, by option name.
@@ -69,6 +73,8 @@ type Manifest struct {
 	Changed []string `json:"conditions_changed,omitempty"`
 	// Server is what the server counted of itself during the measurement.
 	Server *ServerWindow `json:"server_window,omitempty"`
+	// GPUError tells why the GPU exporter's figures are missing, or some of them.
+	GPUError string `json:"gpu_telemetry_error,omitempty"`
 	// Dropped lists request fields that the server refused in the preflight
 	// and that no measured request carries.
 	Dropped []DroppedField `json:"dropped_fields,omitempty"`

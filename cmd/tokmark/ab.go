@@ -28,8 +28,8 @@ type side struct {
 func (s *side) bind(fs *pflag.FlagSet, name string) {
 	fs.StringVar(&s.url, name, "", "server "+name+" (may be the same as the other)")
 	fs.StringVar(&s.model, name+"-model", "", "model of "+name)
-	fs.StringArrayVar(&s.inputs, name+"-inputs", nil, "further body fields of "+name+", as --extra-inputs")
-	fs.StringArrayVar(&s.headers, name+"-header", nil, "further header of "+name)
+	fs.StringArrayVar(&s.inputs, name+"-inputs", nil, "further body fields of "+name+", `name:value` as --extra-inputs")
+	fs.StringArrayVar(&s.headers, name+"-header", nil, "further header of "+name+", `name:value`")
 }
 
 // of returns the options of the side.
@@ -73,12 +73,12 @@ Exit codes: 0 B is the same or better · 3 B is worse · 4 cannot tell`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			fs := c.Flags()
+			o.url = ab.a.url
 			o.complete(fs, w.Getenv)
 			if !fs.Changed("request-count") && o.duration == 0 {
 				o.requestCount = max(16, 4*int64(o.concurrency))
 			}
-			o.url = ab.a.url
-			if err := errors.Join(o.validate(fs), ab.validate(o)); err != nil {
+			if err := errors.Join(o.validate(fs), ab.validate(o), ownServers(fs)); err != nil {
 				return usage(err)
 			}
 			return runAB(c.Context(), w, o, ab)
@@ -98,6 +98,17 @@ Exit codes: 0 B is the same or better · 3 B is worse · 4 cannot tell`,
 	})
 	showGroups(c, append([]flagGroup{own}, groups...))
 	return c
+}
+
+// ownServers refuses the options that name the server of other commands.
+func ownServers(fs *pflag.FlagSet) error {
+	var errs []error
+	for _, name := range []string{"url", "simulate"} {
+		if fs.Changed(name) {
+			errs = append(errs, fmt.Errorf("--a and --%s exclude each other: --a and --b name the servers", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (ab *abOptions) validate(o *options) error {

@@ -58,7 +58,13 @@ func share(s string) (float64, error) {
 
 // loadSide reads what one argument names: one or more runs, joined by commas.
 func loadSide(arg string) (compare.Side, error) {
-	side, err := compare.LoadSide(strings.Split(arg, ",")...)
+	names := strings.Split(arg, ",")
+	for _, name := range names {
+		if strings.TrimSpace(name) == "" {
+			return compare.Side{}, usagef("%q: a name between commas is empty", arg)
+		}
+	}
+	side, err := compare.LoadSide(names...)
 	if errors.Is(err, record.ErrNoRun) {
 		return side, usage(err)
 	}
@@ -101,6 +107,14 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 			if format != "text" && format != "json" && format != "markdown" {
 				return usagef("--format %s: use text, json or markdown", format)
 			}
+			curve := compare.Curve{By: compare.BySpeed, At: atSpeed}
+			if len(atLoad) > 0 {
+				curve.By, curve.At = compare.ByLoad, atLoad
+			}
+			curve.Metric, curve.Stat, _ = strings.Cut(metric, ".")
+			if err := curve.Validate(); err != nil {
+				return usagef("%w: see --curve-metric, --at-speed and --at-load", err)
+			}
 			sides := make([]compare.Side, len(args))
 			for i, arg := range args {
 				if sides[i], err = loadSide(arg); err != nil {
@@ -111,11 +125,6 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 			for i, other := range sides[1:] {
 				var result *compare.Comparison
 				if len(atSpeed)+len(atLoad) > 0 {
-					curve := compare.Curve{By: compare.BySpeed, At: atSpeed}
-					if len(atLoad) > 0 {
-						curve.By, curve.At = compare.ByLoad, atLoad
-					}
-					curve.Metric, curve.Stat, _ = strings.Cut(metric, ".")
 					result, err = compare.Curves(sides[0], other, curve, opt)
 				} else {
 					result, err = compare.Compare(sides[0], other, opt)
@@ -148,6 +157,9 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 	fs.StringVar(&format, "format", "text", "text, json or markdown")
 	fs.Float64SliceVar(&atSpeed, "at-speed", nil, "compare sweeps at this `speed`, in output tokens per second per user")
 	fs.Float64SliceVar(&atLoad, "at-load", nil, "compare sweeps at this `load`: concurrency, users or request rate")
+	for _, name := range []string{"at-speed", "at-load"} {
+		fs.Lookup(name).DefValue = "" // else help shows []
+	}
 	fs.StringVar(&metric, "curve-metric", "output_token_throughput", "what is compared there, as time_to_first_token.p50")
 	return c
 }

@@ -43,7 +43,7 @@ func (x *exports) bind(fs *pflag.FlagSet) {
 }
 
 func bindSLO(fs *pflag.FlagSet, into *string) {
-	fs.StringVar(into, "slo", "", "objectives of the run, as `\"time_to_first_token.p99<300ms, error_rate<0.1%, goodput>0.95\"`: exit code 3 if one is missed, 4 if the requests are too few to say")
+	fs.StringVar(into, "slo", "", "`objectives` of the run, as \"time_to_first_token.p99<300ms, error_rate<0.1%, goodput>0.95\": exit code 3 if one is missed, 4 if the requests are too few to say")
 }
 
 // validate reads the settings.

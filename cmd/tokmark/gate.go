@@ -52,7 +52,7 @@ run needs 1000 valid requests. 3000 are advised: with them nearly every gate is 
 	fs := c.Flags()
 	o.bind(fs)
 	fs.StringVar(&o.budget, "budget", "", "YAML `file` with objectives, regressions, min_requests")
-	fs.StringArrayVar(&o.objectives, "objective", nil, "further objective, as `\"time_to_first_token.p99 < 300ms\"`; may be given again")
+	fs.StringArrayVar(&o.objectives, "objective", nil, "further `objective`, as \"time_to_first_token.p99 < 300ms\"; may be given again")
 	fs.StringVar(&o.baseline, "baseline", "", "`runs` to compare with: run directory, summary.json, or several")
 	fs.StringVar(&o.store, "baseline-store", "", "`directory` of accepted runs to compare with")
 	fs.IntVar(&o.storeRuns, "baseline-runs", 10, "how many of the last accepted runs to compare with")
@@ -196,6 +196,9 @@ func (o *gateOptions) readBudget(levelSet bool) (compare.Budget, error) {
 		}
 		budget.Objectives = append(budget.Objectives, objective)
 	}
+	if len(errs)+len(budget.Objectives)+len(budget.Rules) == 0 && budget.MinRequests == 0 {
+		errs = append(errs, fmt.Errorf("read budget %s: the budget holds no rule: give objectives, regressions or min_requests", o.budget))
+	}
 	return budget, errors.Join(append(errs, budget.Validate())...)
 }
 
@@ -238,12 +241,7 @@ func loadBudget(path string) (compare.Budget, error) {
 	}
 	var file budgetFile
 	if err := yaml.UnmarshalWithOptions(text, &file, yaml.Strict()); err != nil && !errors.Is(err, io.EOF) {
-		var at yaml.Error
-		if errors.As(err, &at) && at.GetToken() != nil {
-			p := at.GetToken().Position
-			return compare.Budget{}, fmt.Errorf("read budget %s:%d:%d: %s", path, p.Line, p.Column, at.GetMessage())
-		}
-		return compare.Budget{}, fmt.Errorf("read budget %s: %w", path, err)
+		return compare.Budget{}, fmt.Errorf("read budget %w", yamlError(path, err))
 	}
 	var (
 		b    compare.Budget

@@ -30,8 +30,19 @@ func showGroups(c *cobra.Command, groups []flagGroup) {
 	c.SetUsageFunc(func(c *cobra.Command) error {
 		w := c.OutOrStderr()
 		fmt.Fprintf(w, "Usage:\n  %s\n", c.UseLine())
+		if c.HasAvailableSubCommands() {
+			fmt.Fprintf(w, "  %s COMMAND --help\n", c.CommandPath())
+		}
 		if len(c.Aliases) > 0 {
 			fmt.Fprintf(w, "\nAliases:\n  %s\n", c.NameAndAliases())
+		}
+		if c.HasAvailableSubCommands() {
+			fmt.Fprint(w, "\nCommands:\n")
+			for _, sub := range c.Commands() {
+				if sub.IsAvailableCommand() {
+					fmt.Fprintf(w, "  %-*s  %s\n", sub.NamePadding(), sub.Name(), sub.Short)
+				}
+			}
 		}
 		if c.Example != "" {
 			fmt.Fprintf(w, "\nExamples:\n%s\n", c.Example)
@@ -47,7 +58,11 @@ func showGroups(c *cobra.Command, groups []flagGroup) {
 				rest.AddFlag(f)
 			}
 		})
-		fmt.Fprintf(w, "\nFurther options:\n%s", rest.FlagUsagesWrapped(helpWidth))
+		title := "Further options"
+		if len(groups) == 0 {
+			title = "Options"
+		}
+		fmt.Fprintf(w, "\n%s:\n%s", title, rest.FlagUsagesWrapped(helpWidth))
 		return nil
 	})
 }

@@ -88,7 +88,8 @@ func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 			o.concurrency = max(o.concurrency, int(max(s.From, s.To)))
 		}
 	}
-	if o.requestCount == 0 && o.sessions == 0 && o.duration == 0 {
+	given := fs.Changed("request-count") || fs.Changed("num-sessions") || fs.Changed("benchmark-duration")
+	if !given && o.requestCount == 0 && o.sessions == 0 && o.duration == 0 {
 		o.bounds = byDefault
 		switch d := o.stagesDuration(); {
 		case d > 0:
@@ -120,11 +121,14 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 	bad := func(format string, a ...any) { errs = append(errs, fmt.Errorf(format, a...)) }
 	for _, c := range o.concurrencies {
 		if !(c >= 1 && c == math.Trunc(c) && c < math.MaxInt32) {
-			bad("--concurrency %v: it must be a whole number of at least 1", c)
+			bad("--concurrency %v: it must be a whole number of at least 1, and below %d", c, math.MaxInt32)
 		}
 	}
 	for _, r := range o.rates {
-		if !(r > 0 && !math.IsInf(r, 1)) {
+		switch {
+		case math.IsInf(r, 1):
+			bad("--request-rate %v: it must be a number above 0; for no rate, where --concurrency alone bounds the load, leave it out", r)
+		case !(r > 0):
 			bad("--request-rate %v: it must be above 0", r)
 		}
 	}
@@ -168,14 +172,16 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 	}
 	for name, n := range map[string]int64{"request-count": o.requestCount, "num-sessions": o.sessions, "num-users": int64(o.users)} {
 		if fs.Changed(name) && n < 1 {
-			bad("--%s %d: it must be at least 1", name, n)
+			bad("--%s %d: it must be at least 1; leave it out for the default", name, n)
 		}
 	}
 	if fs.Changed("benchmark-duration") && !(o.duration > 0) {
 		bad("--benchmark-duration %v: it must be above 0", o.duration)
+	} else {
+		errs = append(errs, notNegative(map[string]float64{"benchmark-duration": o.duration}))
 	}
-	if !(o.speedup > 0) {
-		bad("--fixed-schedule-speedup %v: it must be above 0", o.speedup)
+	if !(o.speedup > 0 && o.speedup <= mostNumber) {
+		bad("--fixed-schedule-speedup %v: it must be above 0, and at most %.0f", o.speedup, float64(mostNumber))
 	}
 	errs = append(errs, notNegative(map[string]float64{
 		"benchmark-grace-period": o.grace, "warmup-request-count": float64(o.warmup), "prefill-concurrency": float64(o.prefillConcurrency),

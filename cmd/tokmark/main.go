@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -37,14 +36,17 @@ type world struct {
 	Getenv         func(string) string
 	Executable     string // path of this program; empty: not known
 	Signals        <-chan os.Signal
+
+	interrupts *interrupts
 }
 
 // Main runs one command line and returns the exit code. It is all of the
 // program but the process.
 func Main(w world) int {
+	w.interrupts = &interrupts{}
 	root := newRoot(&w)
 	root.SetArgs(w.Args)
 	root.SetOut(w.Stdout)
 	root.SetErr(w.Stderr)
-	return exitCode(w.Stderr, root.ExecuteContext(context.Background()))
+	return interruptible(&w, root.ExecuteContext)
 }

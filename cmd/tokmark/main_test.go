@@ -2,12 +2,16 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -121,6 +125,93 @@ func TestRunDirectoryHasASafeName(t *testing.T) {
 		}
 		if _, err := record.Dir(filepath.Join("artifacts", run.Name())).ReadManifest(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// TestInterruptBefore: a signal while a server does not answer ends a command,
+// and so does one to a command that does not look.
+func TestInterruptBefore(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	for _, args := range [][]string{{"probe"}, {"run"}, {"run", "--preflight=false"}} {
+		signals := make(chan os.Signal, 1)
+		var out, errs strings.Builder
+		dir := filepath.Join(t.TempDir(), "run")
+		w := world{
+			Args:   append(args, "--url", ln.Addr().String(), "--artifact-dir", dir),
+			Stdout: &out, Stderr: &errs, Signals: signals, Getenv: func(string) string { return "" },
+		}
+		code := make(chan int)
+		go func() { code <- Main(w) }()
+		conn, err := ln.Accept() // and never answer
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		signals <- os.Interrupt
+		if c := <-code; c != exitInterrupted || errs.String() != "tokmark: interrupted\n" || out.String() != "" {
+			t.Errorf("%v: exit code = %d, stdout %q, stderr %q", args, c, &out, &errs)
+		}
+		if _, err := os.Stat(dir); err == nil {
+			t.Errorf("%v: there is a run directory", args)
+		}
+	}
+}
+
+// TestInterruptCommandThatDoesNotLook: one signal gives it a moment, two none.
+func TestInterruptCommandThatDoesNotLook(t *testing.T) {
+	for n := 1; n <= 2; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			signals, end := make(chan os.Signal, 2), make(chan error)
+			var errs strings.Builder
+			for range n {
+				signals <- os.Interrupt
+			}
+			began := time.Now()
+			code := interruptible(&world{Stderr: &errs, Signals: signals, interrupts: &interrupts{}}, func(context.Context) error { return <-end })
+			if waited := time.Since(began); code != exitInterrupted || waited != interruptPatience*time.Duration(2-n) {
+				t.Errorf("%d signals: exit code %d after %v", n, code, waited)
+			}
+			end <- nil
+		})
+	}
+}
+
+// TestRequestIDs: what the server sees has nothing of the directory's name,
+// whatever characters that holds.
+func TestRequestIDs(t *testing.T) {
+	sim, url := simulator(t, nil, nil)
+	dir := record.Dir(filepath.Join(t.TempDir(), "my secret\nname\x01"))
+	if code, _, errs := program("", "run", "--url", url, "--artifact-dir", string(dir), "--request-count", "3", "--osl", "2", "--ui", "none"); code != exitOK && code != exitInvalid {
+		t.Fatalf("exit code = %d, stderr: %s", code, errs)
+	}
+	m, err := dir.ReadManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, tr := range sim.Truth() {
+		if strings.Contains(tr.RequestID, "secret") || strings.ContainsFunc(tr.RequestID, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			t.Errorf("request id %q", tr.RequestID)
+		}
+		if strings.HasPrefix(tr.RequestID, m.RequestIDs+"m") {
+			seen++
+		}
+	}
+	if seen != 3 {
+		t.Errorf("%d requests have an id of the run, want 3", seen)
+	}
+}
+
+// TestHeaderValueIsNotShown: not even where it cannot be sent.
+func TestHeaderValueIsNotShown(t *testing.T) {
+	for _, header := range []string{"SEKRET", ":SEKRET", "a b:SEKRET", "X:SEKRET\x01", "X:SEKRET\nY"} {
+		if code, _, errs := program("", "run", "-H", "A: b", "-H", header); code != exitUsage || strings.Contains(errs, "SEKRET") || !strings.Contains(errs, "--header number 2") {
+			t.Errorf("%q: exit code %d, stderr: %s", header, code, errs)
 		}
 	}
 }

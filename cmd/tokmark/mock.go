@@ -74,12 +74,19 @@ checked against it. The defaults resemble a mid-size model on one GPU.`,
 				return usagef("listen: %w", err)
 			}
 			hs := &http.Server{Handler: srv, ReadHeaderTimeout: time.Minute}
+			interrupted := make(chan struct{})
+			defer w.interrupts.take(func(n int) bool {
+				if n == 0 {
+					close(interrupted)
+				}
+				return n == 0
+			})()
 			fmt.Fprintf(w.Stdout, "serving %s on http://%s\n", cfg.Model, ln.Addr())
 			served := make(chan error, 1)
 			go func() { served <- hs.Serve(ln) }()
 			select {
 			case err = <-served:
-			case <-w.Signals:
+			case <-interrupted:
 				ctx, cancel := context.WithTimeout(c.Context(), time.Second)
 				defer cancel()
 				if hs.Shutdown(ctx) != nil {
@@ -125,7 +132,7 @@ func bindSimulator(fs *pflag.FlagSet, cfg *mockserver.Config) {
 	fs.IntVar(&cfg.ReasoningTokens, "reasoning-tokens", cfg.ReasoningTokens, "reasoning tokens in such an answer")
 	fs.Float64Var(&cfg.Flips, "flips", 0, "share of requests whose answer is another from a random token on, 0 to 1")
 	fs.Float64Var(&cfg.CachedFlips, "cached-flips", 0, "the same for requests that found something in the prefix cache")
-	fs.StringSliceVar(&cfg.RejectFields, "reject-fields", nil, "body fields to refuse with status 400")
+	fs.StringSliceVar(&cfg.RejectFields, "reject-fields", nil, "body `fields` to refuse with status 400")
 	f := &cfg.Faults
 	for name, rate := range map[string]*float64{
 		"fault-rate-limited": &f.RateLimited, "fault-unavailable": &f.Unavailable, "fault-stream-error": &f.StreamError,

@@ -103,7 +103,7 @@ func (o *options) bind(fs *pflag.FlagSet) []flagGroup {
 }
 
 func (o *options) bindTarget(fs *pflag.FlagSet) {
-	fs.StringArrayVarP(&o.models, "model", "m", nil, "model to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
+	fs.StringArrayVarP(&o.models, "model", "m", nil, "`model` to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
 	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
 	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat, completions, responses, or embeddings (whole answers: latency alone)")
 	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (as /v1/chat/completions, /v1/responses)")
@@ -119,7 +119,8 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
 	fs.BoolVar(&o.simulate, "simulate", false, "measure the embedded simulator instead of a server")
 	fs.StringVar(&o.modelSelection, "model-selection-strategy", "round_robin", "with several models: round_robin or random")
-	fs.Float64SliceVar(&o.modelWeights, "model-weights", nil, "shares of the models, in their order; makes the selection random")
+	fs.Float64SliceVar(&o.modelWeights, "model-weights", nil, "`shares` of the models, in their order; makes the selection random")
+	fs.Lookup("model-weights").DefValue = "" // else help shows []
 	fs.StringVar(&o.dialect, "dialect", "", "how the server speaks (default: found out): "+strings.Join(target.Names(), ", "))
 	fs.StringArrayVar(&o.conditions, "condition", nil, "a fact about the server that it does not tell, as `name=value` (precision=fp8); may be given again")
 	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
@@ -132,7 +133,7 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 func (o *options) bindResult(fs *pflag.FlagSet) {
 	fs.StringVar(&o.artifactDir, "artifact-dir", "", "directory for the run (default: a new one in artifacts/)")
 	fs.StringVar(&o.exportData, "export-level", "records", "records, or raw: with the text of the answers")
-	fs.StringVar(&o.goodput, "goodput", "", "objectives that make a request good, as `\"time_to_first_token:300 inter_token_latency:30\"`")
+	fs.StringVar(&o.goodput, "goodput", "", "`objectives` that make a request good, as \"time_to_first_token:300 inter_token_latency:30\"")
 	bindSLO(fs, &o.slo)
 	fs.StringVar(&o.window, "window", "auto", "steady-state window shown beside the whole run: auto, all, or FROM:TO in seconds")
 	fs.BoolVar(&o.serverMetrics, "server-metrics", true, "read the server's own metrics during the run, where the dialect has them")
@@ -164,6 +165,9 @@ func (o *options) complete(fs *pflag.FlagSet, getenv func(string) string) {
 		// Enough to see the whole report in some ten seconds.
 		o.concurrencies, o.requestCount, o.osl = levels{8}, 80, 100
 	}
+	if t := o.typeOfURL(); t != "" && o.capsule == nil && !fs.Changed("endpoint-type") {
+		o.endpointType = string(t)
+	}
 	if !openai.EndpointType(o.endpointType).Streams() {
 		o.streaming, o.osl = false, 0
 	}
@@ -178,6 +182,8 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 		bad("--endpoint-type %s: use chat, completions, responses or embeddings", o.endpointType)
 	} else if !t.Streams() && (fs.Changed("osl") || o.turnsMean > 1) {
 		bad("--endpoint-type %s: its answers have no length, and it knows no conversations: leave out --osl and turns", t)
+	} else if fs.Changed("osl") && o.osl == 0 {
+		bad("--osl 0: it must be above 0; leave it out for answers without a limit")
 	}
 	errs = append(errs, o.validateLoad(fs), o.validateWorkload(fs), notNegative(map[string]float64{
 		"request-timeout-seconds": o.totalSeconds, "connect-timeout": o.connectTimeout.Seconds(),
@@ -218,10 +224,15 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 			bad("--gpu-telemetry %s: give a URL", maskURL(o.gpuTelemetry))
 		}
 	}
+	if _, err := target.DeclaredConditions(o.conditions); err != nil {
+		bad("--%w", err)
+	}
 	if o.simulate && fs.Changed("url") {
 		bad("--simulate and --url exclude each other")
 	}
-	if _, err := o.endpointURL(); err != nil {
+	if o.url == "" && !fs.Changed("url") {
+		// A command with servers of its own says that they are missing.
+	} else if _, err := o.endpointURL(); err != nil {
 		errs = append(errs, err)
 	}
 	if _, err := o.header(); err != nil {
@@ -236,11 +247,28 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// notNegative reports the options whose value is below 0 or no number.
+// The largest values of options: times in seconds and in milliseconds, some 126
+// years, two of which still fit a time.Duration; so far for all other numbers.
+const (
+	mostNumber       = 4e9
+	mostMilliseconds = 4e12
+)
+
+// notNegative reports the options whose value is below 0, no number, or too
+// large to count with.
 func notNegative(values map[string]float64) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if v := values[name]; !(v >= 0 && !math.IsInf(v, 1)) {
+		most := float64(mostNumber)
+		if strings.Contains(name, "delay-mean") || strings.Contains(name, "delay-stddev") || strings.HasSuffix(name, "-offset") {
+			most = mostMilliseconds
+		}
+		switch v := values[name]; {
+		case v > most:
+			errs = append(errs, fmt.Errorf("--%s %v: it must be at most %.0f", name, v, most))
+		case math.IsNaN(v):
+			errs = append(errs, fmt.Errorf("--%s %v: it must be a number of at least 0", name, v))
+		case v < 0:
 			errs = append(errs, fmt.Errorf("--%s %v: it must not be negative", name, v))
 		}
 	}
@@ -250,11 +278,15 @@ func notNegative(values map[string]float64) error {
 // endpointURL is the address that requests are posted to, whether the server,
 // its base URL with or without /v1, or the whole endpoint was given.
 func (o *options) endpointURL() (*url.URL, error) {
-	s := o.url
-	if !strings.Contains(s, "://") {
-		s = "http://" + s
+	if o.url == "" {
+		return nil, errors.New("--url is empty: give host:port or an http(s) URL")
 	}
-	u, err := url.Parse(s)
+	u, err := url.Parse(withScheme(o.url))
+	if err == nil && u.Port() != "" {
+		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+			return nil, fmt.Errorf("--url %s: there is no port %s: give one between 1 and 65535", maskURL(o.url), u.Port())
+		}
+	}
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("--url %s: give host:port or an http(s) URL", maskURL(o.url))
 	}
@@ -262,15 +294,44 @@ func (o *options) endpointURL() (*url.URL, error) {
 	if o.endpoint != "" {
 		path = "/" + strings.TrimPrefix(o.endpoint, "/")
 	}
-	base := strings.TrimSuffix(u.Path, "/")
+	if t := o.typeOfURL(); t != "" && string(t) != o.endpointType {
+		return nil, fmt.Errorf("--url %s is the endpoint of %s, and --endpoint-type is %s: leave one of them out", maskURL(o.url), t, o.endpointType)
+	}
+	base := strings.TrimRight(u.Path, "/")
+	whole := strings.TrimRight(path, "/")
+	u.RawPath = ""
 	switch {
-	case strings.HasSuffix(base, path): // the whole endpoint was given
-		return u, nil
+	case strings.HasSuffix(base, whole): // the whole endpoint was given
+		base = strings.TrimSuffix(base, whole)
 	case strings.HasSuffix(base, "/v1") && strings.HasPrefix(path, "/v1/"):
 		base = strings.TrimSuffix(base, "/v1")
 	}
 	u.Path = base + path
 	return u, nil
+}
+
+// typeOfURL is the type that the URL names as a whole endpoint; empty: it is
+// none of those known, or --endpoint names the path.
+func (o *options) typeOfURL() openai.EndpointType {
+	u, err := url.Parse(withScheme(o.url))
+	if err != nil || o.endpoint != "" {
+		return ""
+	}
+	path := strings.TrimRight(u.Path, "/")
+	for _, t := range openai.EndpointTypes() {
+		if strings.HasSuffix(path, t.Path()) {
+			return t
+		}
+	}
+	return ""
+}
+
+// withScheme is an address with http:// if it has no scheme.
+func withScheme(s string) string {
+	if strings.Contains(s, "://") {
+		return s
+	}
+	return "http://" + s
 }
 
 // modelsURL is where the server lists its models.
@@ -288,24 +349,39 @@ func modelsURL(endpoint *url.URL) *url.URL {
 // header returns the headers that the user gave, the key included.
 func (o *options) header() (http.Header, error) {
 	h := http.Header{}
-	for _, s := range o.headers {
+	for i, s := range o.headers { // no message shows what may be a secret
 		name, value, ok := strings.Cut(s, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" || strings.ContainsAny(s, "\r\n") {
-			return nil, fmt.Errorf("--header %s: give name:value", strings.SplitN(s, ":", 2)[0])
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch {
+		case !ok || !isToken(name):
+			return nil, fmt.Errorf("--header number %d: give name:value, the name of letters, digits and -", i+1)
+		case strings.ContainsFunc(value, isControl):
+			return nil, fmt.Errorf("--header number %d (%s): the value holds a line end or another control character", i+1, name)
 		}
-		h.Add(name, strings.TrimSpace(value))
+		h.Add(name, value)
 	}
 	if o.apiKey != "" && h.Get("Authorization") == "" {
-		if strings.ContainsAny(o.apiKey, "\r\n") {
-			return nil, errors.New("--api-key: it holds a line end")
+		if strings.ContainsFunc(o.apiKey, isControl) {
+			return nil, errors.New("--api-key: it holds a line end or another control character")
 		}
 		h.Set("Authorization", "Bearer "+o.apiKey)
 	}
 	return h, nil
 }
 
-// secrets are the values that must never be kept: the key, and every header
-// value given by the user, whole and without the scheme before it.
+// isToken reports whether s may be the name of a header.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	})
+}
+
+// isControl reports whether no value of a header may hold r.
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == '\x7f' }
+
+// secrets are the values that must never be kept: the key, every header value
+// given by the user, whole and without the scheme before it, and what URLs have
+// of them, as it is and as it is written there.
 func (o *options) secrets() []string {
 	var out []string
 	add := func(s string) {
@@ -322,15 +398,26 @@ func (o *options) secrets() []string {
 			add(value[i+1:])
 		}
 	}
-	if u, err := url.Parse(o.url); err == nil {
-		if pw, ok := u.User.Password(); ok {
-			add(pw)
+	for _, address := range []string{o.url, o.gpuTelemetry} {
+		u, err := url.Parse(withScheme(address))
+		if err != nil {
+			continue
 		}
-		for name, vs := range u.Query() {
+		if pw, ok := u.User.Password(); ok {
+			_, raw, _ := strings.Cut(u.User.String(), ":")
+			add(pw)
+			add(raw)
+		} else if u.User != nil { // a token alone
+			add(u.User.Username())
+			add(u.User.String())
+		}
+		for pair := range strings.SplitSeq(u.RawQuery, "&") {
+			name, raw, _ := strings.Cut(pair, "=")
 			if name == "api-version" {
 				continue // Azure's; no secret, and dates are common words
 			}
-			for _, v := range vs {
+			add(raw)
+			if v, err := url.QueryUnescape(raw); err == nil {
 				add(v)
 			}
 		}
@@ -377,11 +464,7 @@ func jsonValue(s string) json.RawMessage {
 
 // maskURL takes user info and query values out of an address.
 func maskURL(s string) string {
-	withScheme := s
-	if !strings.Contains(s, "://") {
-		withScheme = "http://" + s
-	}
-	u, err := url.Parse(withScheme)
+	u, err := url.Parse(withScheme(s))
 	if err != nil {
 		return "(not a URL)"
 	}
@@ -396,7 +479,7 @@ func maskURL(s string) string {
 		u.RawQuery = q.Encode()
 	}
 	out := u.String()
-	if withScheme != s {
+	if withScheme(s) != s {
 		out = strings.TrimPrefix(out, "http://")
 	}
 	return out

@@ -114,6 +114,9 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		dctx, cancel := context.WithTimeout(ctx, patience)
 		s.dialect, s.facts, err = s.server.Detect(dctx)
 		cancel()
+		if err := stopped(ctx); err != nil {
+			return err
+		}
 		if err != nil {
 			fmt.Fprintf(w.Stderr, "tokmark: %v\n", mask(err, plan.Secrets))
 			s.dialect, err = target.ByName("generic")
@@ -149,6 +152,8 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		for _, text := range warnings {
 			fmt.Fprintf(w.Stderr, "tokmark: %s\n", text)
 		}
+	} else if m.Conditions, err = target.DeclaredConditions(o.conditions); err != nil {
+		return usage(err)
 	}
 	if o.serverMetrics && (o.preflight || o.dialect != "") {
 		clock := func() record.Time { return record.Time(time.Since(m.Origin)) } // read only during the run

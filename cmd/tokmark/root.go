@@ -33,6 +33,15 @@ Exit codes: 0 ok · 1 the run failed · 2 usage or configuration · 3 gate faile
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newRun(w), newReport(w), newMock(w), newDataset(w), newProbe(w), newSelftest(w), newAB(w), newVerify(w))
 	root.AddCommand(newCompare(w), newGate(w), newImport(w), newExplain(w))
+	showGroups(root, nil) // the template of all that have no groups
+	root.SetFlagErrorFunc(flagError)
+	for _, c := range root.Commands() {
+		for _, c := range append(c.Commands(), c) {
+			if c.Args != nil {
+				c.Args = argsError(c.Args)
+			}
+		}
+	}
 	return root
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -131,6 +133,9 @@ func prepare(ctx context.Context, w *world, o *options, m *record.Manifest) (*pr
 	if o.capsule != nil && known != nil {
 		o.capsule.recall(known, m)
 	}
+	if err == nil {
+		err = stopped(ctx)
+	}
 	return &prepared{o: o, endpoint: endpoint, plan: plan, known: known}, err
 }
 
@@ -153,6 +158,9 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 	if err := transport.CheckOpenFiles(max(1, plan.Concurrency, plan.Users.Count)); err != nil {
 		return "", usage(err) // before there is a run directory
 	}
+	if err := stopped(ctx); err != nil {
+		return "", err
+	}
 	fillManifest(m, o, p.endpoint)
 
 	dir, err := o.runDir(m)
@@ -166,7 +174,9 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 	m.Origin = time.Now()
 	plan.Origin = m.Origin
 	m.ID = filepath.Base(string(dir))
-	plan.RequestIDPrefix = m.ID + "-"
+	// What the server sees of the run is not the name of a directory.
+	m.RequestIDs = "tokmark-" + rand.Text()[:12] + "-"
+	plan.RequestIDPrefix = m.RequestIDs
 	if err := dir.WriteManifest(m); err != nil {
 		return dir, errors.Join(usage(err), writer.Close())
 	}
@@ -198,7 +208,7 @@ func (o *options) address(ctx context.Context) (*url.URL, http.Header, error) {
 	if len(o.models) == 0 {
 		name, err := models.only()
 		if err != nil {
-			return nil, nil, usage(err)
+			return nil, nil, usage(mask(err, o.secrets())) // it may hold the server's words
 		}
 		o.models = []string{name}
 	}
@@ -211,23 +221,18 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	defer cancel()
 	interrupt := make(chan struct{})
 	plan.Interrupt = interrupt
-	done := make(chan struct{})
-	defer close(done)
-	go func() { // the first signal ends the sending, the second one everything
-		for n := 0; ; n++ {
-			select {
-			case <-w.Signals:
-				if n > 0 {
-					cancel()
-					return
-				}
-				fmt.Fprintf(w.Stderr, "tokmark: interrupted: no more requests are sent; those in flight have %gs to end (interrupt again to stop at once)\n", o.grace)
-				close(interrupt)
-			case <-done:
-				return
-			}
+	// The first signal ends the sending, the second one everything, the third
+	// one also what follows.
+	defer w.interrupts.take(func(n int) bool {
+		switch n {
+		case 0:
+			fmt.Fprintf(w.Stderr, "tokmark: interrupted: no more requests are sent; those in flight have %gs to end (interrupt again to stop at once)\n", o.grace)
+			close(interrupt)
+		case 1:
+			cancel()
 		}
-	}()
+		return n < 2
+	})()
 
 	plan.Gauge = &bench.Gauge{}
 	collector := &collect.Collector{}
@@ -236,11 +241,17 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	go func() {
 		kept <- collector.Collect(records, writer, func(error) { cancel() })
 	}()
-	stopProgress := showProgress(w, o, &plan, collector)
 	gpu, err := gpuScraper(o.gpuTelemetry, func() record.Time { return record.Time(time.Since(m.Origin)) })
 	if err != nil {
 		return usage(err)
 	}
+	var gpuErr error
+	if gpu != nil {
+		if _, gpuErr = gpu.Scrape(ctx); gpuErr != nil {
+			fmt.Fprintf(w.Stderr, "tokmark: no GPU telemetry: %v\n", mask(gpuErr, plan.Secrets))
+		}
+	}
+	stopProgress := showProgress(w, o, &plan, collector)
 	samples, err := startSampling(ctx, dir, &plan, records, known.metrics, gpu)
 	if err != nil {
 		return &exitError{code: exitFailed, err: err}
@@ -254,6 +265,9 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 
 	var sampleErr error
 	m.Server, sampleErr = samples.end(ctx)
+	if err := samples.gpu.err(gpuErr); err != nil {
+		m.GPUError = mask(err, plan.Secrets).Error()
+	}
 	close(records)
 	keepErr := <-kept
 	stopProgress()
@@ -281,10 +295,10 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 func finish(w *world, o *options, dir record.Dir, m *record.Manifest) (*report.Summary, error) {
 	s, err := report.Load(dir, report.Options{Window: o.window})
 	if err != nil {
-		return s, err
+		return s, &exitError{code: exitFailed, err: err}
 	}
 	if err := writeSummaries(dir, s); err != nil {
-		return s, err
+		return s, &exitError{code: exitFailed, err: err}
 	}
 	objectives, err := parseSLO(o.slo)
 	if err != nil {
@@ -292,7 +306,7 @@ func finish(w *world, o *options, dir record.Dir, m *record.Manifest) (*report.S
 	}
 	results := slo.Evaluate(s, objectives)
 	if err := errors.Join(printReport(w.Stdout, s), printObjectives(w.Stdout, results)); err != nil {
-		return s, err
+		return s, &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
 	}
 	if o.capsule != nil {
 		if err := o.capsule.compare(w.Stdout, dir); err != nil {
@@ -444,12 +458,20 @@ func fileName(s string) string {
 func maskedCommand(args []string, o *options) string {
 	var b bytes.Buffer
 	b.WriteString("tokmark")
-	hide := false
+	hide, address := false, false
 	for _, a := range args {
-		switch name, _, has := strings.Cut(a, "="); {
+		switch name, value, has := strings.Cut(a, "="); {
 		case hide:
 			a, hide = "***", false
-		case name == "--api-key" || name == "--header" || name == "-H":
+		case address:
+			a, address = maskURL(a), false
+		case slices.Contains([]string{"--url", "-u", "--gpu-telemetry", "--a", "--b"}, name):
+			if address = !has; has {
+				a = name + "=" + maskURL(value)
+			}
+		case strings.HasPrefix(a, "-u"):
+			a = "-u" + maskURL(a[len("-u"):])
+		case slices.Contains([]string{"--api-key", "--header", "-H", "--a-header", "--b-header"}, name):
 			if has {
 				a = name + "=***"
 			} else {

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,6 +31,39 @@ type sampler struct {
 	server *target.Scraper // nil: it tells nothing
 	start  target.Sample   // of the server, at the start of the measurement
 	startE error
+	gpu    readings // complete after end
+}
+
+// readings are how often an exporter was read and was not.
+type readings struct {
+	read, failed int
+	last         string // why one failed
+}
+
+func (r *readings) add(t target.Sample) {
+	switch {
+	case t.Error != "":
+		r.failed++
+		r.last = t.Error
+	case len(t.Gauges)+len(t.Counters)+len(t.Times) == 0:
+		r.failed++
+		r.last = strings.Join(t.Warnings, "; ")
+	default:
+		r.read++
+	}
+}
+
+// err tells what is missing; before is why a reading before the run failed.
+func (r *readings) err(before error) error {
+	switch {
+	case r.failed > 0 && r.read > 0:
+		return fmt.Errorf("%d of %d readings failed: %s", r.failed, r.failed+r.read, r.last)
+	case r.failed > 0:
+		return errors.New(r.last)
+	case r.read == 0:
+		return before
+	}
+	return nil
 }
 
 // startSampling begins to keep samples of this process, and of the scrapers.
@@ -53,6 +88,9 @@ func startSampling(ctx context.Context, dir record.Dir, plan *bench.Plan, record
 		if scraper != nil {
 			s.watch.Go(func() {
 				scraper.Run(ctx, scrapeEvery, func(t target.Sample) {
+					if from == record.FromGPU {
+						s.gpu.add(t)
+					}
 					if t.Error == "" {
 						s.in <- flat(from, t)
 					}

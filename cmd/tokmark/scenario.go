@@ -24,11 +24,16 @@ var notInScenario = []string{"print-config", "help", "api-key", "from"}
 func loadScenario(path string, fs *pflag.FlagSet) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read scenario: %w", err)
+		err = fmt.Errorf("read scenario: %w", err)
+		hint := "a scenario is a YAML file of option names and values; tokmark run --help lists the options"
+		if path == "true" || path == "false" {
+			hint = "a switch takes its value after =, as --streaming=" + path
+		}
+		return &exitError{code: exitUsage, err: err, hint: hint}
 	}
 	file, err := parser.ParseBytes(text, 0)
 	if err != nil {
-		return fmt.Errorf("read scenario %s: %s", path, yaml.FormatError(err, false, true))
+		return fmt.Errorf("read scenario %w", yamlError(path, err))
 	}
 	var errs []error
 	given := map[string]bool{}
@@ -55,6 +60,25 @@ func loadScenario(path string, fs *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
+// plainYAML leaves the excerpt of the file out of a YAML error.
+func plainYAML(err error) error {
+	var at yaml.Error
+	if errors.As(err, &at) {
+		return errors.New(strings.Join(strings.Fields(at.GetMessage()), " "))
+	}
+	return err
+}
+
+// yamlError is what a YAML file's error says, in one line with its place.
+func yamlError(path string, err error) error {
+	var at yaml.Error
+	if errors.As(err, &at) && at.GetToken() != nil {
+		p := at.GetToken().Position
+		return fmt.Errorf("%s:%d:%d: %s", path, p.Line, p.Column, strings.Join(strings.Fields(at.GetMessage()), " "))
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
 func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[string]bool) error {
 	key := pair.Key.GetToken().Value
 	flag := fs.Lookup(key)
@@ -72,7 +96,7 @@ func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[st
 	}
 	var v any
 	if err := yaml.NodeToValue(pair.Value, &v); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+		return fmt.Errorf("%s: %w", key, plainYAML(err))
 	}
 	values := []any{v}
 	if list, ok := v.([]any); ok {
@@ -96,7 +120,7 @@ func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[st
 			s = fmt.Sprint(v)
 		}
 		if err := fs.Set(flag.Name, s); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
+			return fmt.Errorf("%s: %s: %w", key, s, valueError(flag, s, err))
 		}
 	}
 	return nil
@@ -154,6 +178,8 @@ func effective(fs *pflag.FlagSet, o *options) map[string]json.RawMessage {
 			v = names
 		case "url":
 			v = maskURL(o.url)
+		case "gpu-telemetry":
+			v = maskURL(o.gpuTelemetry)
 		default:
 			if l, ok := f.Value.(*levels); ok {
 				v = json.RawMessage("[" + l.String() + "]")

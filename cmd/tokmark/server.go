@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/transport"
 )
 
@@ -70,6 +71,9 @@ func (t *server) models(ctx context.Context) (modelList, error) {
 		}
 		if err := json.Unmarshal(body, &models); err != nil {
 			list.why = "its answer is no list of models"
+			if text, page := openai.WebPage(resp.Header, body); page {
+				list.why = text
+			}
 		}
 		for _, m := range models.Data {
 			list.ids = append(list.ids, m.ID)

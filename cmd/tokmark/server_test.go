@@ -62,7 +62,7 @@ func summarized(t *testing.T, url string, args ...string) (s *report.Summary, st
 // truthsOf returns what the simulator knows of the measured requests.
 func truthsOf(sim *mockserver.Server, s *report.Summary) []mockserver.Truth {
 	return slices.DeleteFunc(sim.Truth(), func(tr mockserver.Truth) bool {
-		return !strings.HasPrefix(tr.RequestID, s.Manifest.ID+"-m")
+		return !strings.HasPrefix(tr.RequestID, s.Manifest.RequestIDs+"m")
 	})
 }
 

@@ -64,7 +64,7 @@ func TestTruth(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen++
-		truth, ok := truths[m.ID+"-m"+strconv.FormatInt(r.ID, 10)]
+		truth, ok := truths[m.RequestIDs+"m"+strconv.FormatInt(r.ID, 10)]
 		if !ok {
 			t.Fatalf("the simulator knows no request %d", r.ID)
 		}

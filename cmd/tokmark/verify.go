@@ -36,6 +36,7 @@ Exit codes: 0 the same · 3 differs · 4 cannot tell`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			fs := c.Flags()
+			o.url = v.a.url
 			o.complete(fs, w.Getenv)
 			if !fs.Changed("request-count") {
 				o.requestCount, o.duration = 32, 0
@@ -43,8 +44,8 @@ Exit codes: 0 the same · 3 differs · 4 cannot tell`,
 			if o.osl == 0 {
 				o.osl = 64
 			}
-			o.url, o.greedy, o.exportData = v.a.url, true, "raw"
-			if err := errors.Join(v.validate(), o.validate(fs)); err != nil {
+			o.greedy, o.exportData = true, "raw"
+			if err := errors.Join(v.validate(), o.validate(fs), ownServers(fs)); err != nil {
 				return usage(err)
 			}
 			return runVerify(c.Context(), w, o, v)

@@ -64,7 +64,7 @@ func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.osl, "osl", 0, "mean output tokens to ask for (default: no limit is sent)")
 	fs.Float64Var(&o.oslStddev, "osl-stddev", 0, "standard deviation of the output tokens")
 	fs.StringVar(&o.oslDistribution, "osl-distribution", "normal", "of the output tokens, as --isl-distribution")
-	fs.StringVar(&o.sequenceDistribution, "sequence-distribution", "", "mixture of input and output lengths, as `\"256,128:60;512|50,256|20:40\"` (percent; |stddev)")
+	fs.StringVar(&o.sequenceDistribution, "sequence-distribution", "", "`mixture` of input and output lengths, as \"256,128:60;512|50,256|20:40\" (percent, 100 in all; |stddev); in place of --isl and --osl")
 	fs.StringVar(&o.promptAs, "prompt-as", "text", "text, or token-ids (completions): of exact length without a tokenizer")
 	fs.StringVar(&o.tokenizer, "tokenizer", "", "`PATH` of a tokenizer.json, cl100k_base, o200k_base, server (its /tokenize), or none (default: calibrate by the server's own counts)")
 	fs.IntVar(&o.entries, "num-dataset-entries", 0, "number of different prompts, which then start over (default: no end of new ones)")
@@ -83,7 +83,7 @@ func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
 	fs.IntVar(&o.cacheBlock, "cache-block", 16, "tokens of a block of the server's cache")
 	fs.IntVar(&o.cachePrefixes, "cache-prefixes", 4, "shared prefixes that --cache-hit-rate takes from")
 
-	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a JSON object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in a file: classes")
+	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a `JSON` object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in a file: classes")
 
 	fs.StringVar(&o.inputFile, "input-file", "", "prompts from a `file` instead of synthetic ones")
 	fs.StringVar(&o.datasetType, "custom-dataset-type", "", "format of the input file (default: by its content): single_turn, multi_turn, random_pool, mooncake_trace, burst_gpt_trace, azure_trace, jsonl, openai_batch, sharegpt, raw_payload")
@@ -100,8 +100,27 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 	if !(o.isl >= 1) {
 		bad("--isl %v: a prompt has at least 1 token", o.isl)
 	}
+	for _, z := range []struct {
+		name  string
+		value float64
+		usual string
+	}{
+		{"num-dataset-entries", float64(o.entries), "for no end of new prompts"},
+		{"session-turns-mean", o.turnsMean, "for sessions of one turn"},
+	} {
+		if fs.Changed(z.name) && z.value == 0 {
+			bad("--%s 0: it must be above 0; leave it out %s", z.name, z.usual)
+		}
+	}
+	if o.sequenceDistribution != "" {
+		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "osl", "osl-stddev", "osl-distribution"} {
+			if fs.Changed(name) {
+				bad("--sequence-distribution and --%s exclude each other", name)
+			}
+		}
+	}
 	errs = append(errs, notNegative(map[string]float64{
-		"isl-stddev": o.islStddev, "osl": o.osl, "osl-stddev": o.oslStddev, "num-dataset-entries": float64(o.entries),
+		"isl": max(o.isl, 0), "isl-stddev": o.islStddev, "osl": o.osl, "osl-stddev": o.oslStddev, "num-dataset-entries": float64(o.entries),
 		"session-turns-mean": o.turnsMean, "session-turns-stddev": o.turnsStddev, "session-delay-ratio": o.delayRatio,
 		"session-turn-delay-mean": o.delayMean, "session-turn-delay-stddev": o.delayStddev,
 	}))
@@ -376,6 +395,9 @@ func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, c
 		d.Counter = count.Counter
 	}
 	data, err := dataset.Open(o.inputFile, d)
+	if errors.Is(err, dataset.ErrUnknownFormat) {
+		return fmt.Errorf("%w: name it by --custom-dataset-type: %s", err, dataset.FormatNames())
+	}
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,14 @@
 package dataset
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ErrUnknownFormat is the error of a file whose format has to be named.
+var ErrUnknownFormat = errors.New("its format cannot be told")
 
 // Format names the layout of a file.
 type Format string
@@ -38,6 +46,21 @@ const (
 	RawPayload Format = "raw_payload"
 )
 
+// Formats are all formats.
+func Formats() []Format {
+	return []Format{SingleTurn, MultiTurn, RandomPool, MooncakeTrace, BurstGPT, AzureTrace, Prompts, OpenAIBatch, ShareGPT, RawPayload}
+}
+
+// FormatNames is the list of all formats, to be read by people.
+func FormatNames() string {
+	var names []string
+	for _, f := range Formats() {
+		names = append(names, string(f))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // ParseFormat reads a format's name; mooncake, burstgpt, azure and prompts are
 // short for some. "" stays "": to be guessed.
 func ParseFormat(s string) (Format, error) {
@@ -51,11 +74,10 @@ func ParseFormat(s string) (Format, error) {
 	case "prompts", "custom":
 		return Prompts, nil
 	}
-	switch f := Format(s); f {
-	case "", SingleTurn, MultiTurn, RandomPool, MooncakeTrace, BurstGPT, AzureTrace, Prompts, OpenAIBatch, ShareGPT, RawPayload:
+	if f := Format(s); f == "" || slices.Contains(Formats(), f) {
 		return f, nil
 	}
-	return "", fmt.Errorf("dataset format %q is not known: use single_turn, multi_turn, random_pool, mooncake_trace, burst_gpt_trace, azure_trace, jsonl, openai_batch, sharegpt or raw_payload", s)
+	return "", fmt.Errorf("dataset format %q is not known: use %s", s, FormatNames())
 }
 
 func (f Format) csv() bool { return f == BurstGPT || f == AzureTrace }

@@ -406,6 +406,9 @@ func trimLeft(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 // guess tells the format from the name and the first lines; head is how the
 // file begins.
 func guess(f *os.File, head []byte) (Format, error) {
+	if len(trimLeft(head)) == 0 {
+		return "", errors.New("the file is empty")
+	}
 	if rest, ok := bytes.CutPrefix(trimLeft(head), []byte("[")); ok && bytes.HasPrefix(trimLeft(rest), []byte("{")) {
 		return ShareGPT, nil
 	}
@@ -457,7 +460,7 @@ func guess(f *os.File, head []byte) (Format, error) {
 		}
 	}
 	if keys != nil {
-		return "", fmt.Errorf("its format cannot be told from the keys %s: name the format", strings.Join(keys, ", "))
+		return "", fmt.Errorf("%w from the keys %s", ErrUnknownFormat, strings.Join(keys, ", "))
 	}
-	return "", errors.New("its format cannot be told from its first lines: name the format")
+	return "", fmt.Errorf("%w from its first lines", ErrUnknownFormat)
 }

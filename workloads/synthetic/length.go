@@ -214,8 +214,9 @@ func parseBucket(s string) (Bucket, error) {
 //	{"pairs":[{"isl":256,"isl_stddev":0,"osl":128,"osl_stddev":0,"prob":60}]}
 //
 // Each entry is an input length (|standard deviation), an output length
-// (|standard deviation) and a weight relative to the others. A deviation of 0
-// is a fixed length, else lengths are Normal.
+// (|standard deviation) and a weight in percent: as AIPerf wants it, they sum
+// to 100 (or, as shares, to 1). A deviation of 0 is a fixed length, else lengths
+// are Normal.
 func ParseLengths(s string) ([]Lengths, error) {
 	var out []Lengths
 	var err error
@@ -229,10 +230,27 @@ func ParseLengths(s string) ([]Lengths, error) {
 	default:
 		out, err = parseEntries(strings.Split(s, ";"))
 	}
+	if err == nil {
+		err = checkSum(out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sequence distribution: %w", err)
 	}
 	return out, nil
+}
+
+// checkSum holds the weights to their sum, but for rounding as of three times
+// 33.3.
+func checkSum(lengths []Lengths) error {
+	sum := 0.0
+	for _, l := range lengths {
+		sum += l.Weight
+	}
+	const rounding = 0.0011 // of the sum
+	if math.Abs(sum-100) > 100*rounding && math.Abs(sum-1) > rounding {
+		return fmt.Errorf("the weights sum to %g: they are percentages, and must sum to 100", sum)
+	}
+	return nil
 }
 
 func parsePairs(s string) ([]Lengths, error) {
