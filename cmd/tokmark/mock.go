@@ -47,9 +47,9 @@ func newMock(w *world) *cobra.Command {
 		Use:   "mock",
 		Short: "Serve the embedded simulator",
 		Long: `Serve a simulated model: chat, completions and responses with streaming, embeddings,
-/v1/models, /health, and /metrics under vLLM's names. It batches, queues, caches prefixes and speculates as a real server
-does, and writes down when it sent each event (--truth-log), so that a client's figures can be
-checked against it. The defaults resemble a mid-size model on one GPU.`,
+/v1/models, /health, and /metrics under vLLM's names. It batches, queues, caches prefixes and
+speculates as a real server does, and writes down when it sent each event (--truth-log), so that a
+client's figures can be checked against it. The defaults resemble a mid-size model on one GPU.`,
 		Example: `  tokmark mock --addr 127.0.0.1:8000
   tokmark mock --decode-base 12ms --max-batch 16 --draft-tokens 4 --acceptance-rate 0.8`,
 		Args: cobra.NoArgs,
