@@ -71,7 +71,7 @@ func engineMain(args []string) error {
 	if err != nil {
 		return err
 	}
-	m := &record.Manifest{Schema: record.ManifestSchema, ID: "engine", Origin: plan.Origin, Stamps: record.StampsKernel}
+	m := &record.Manifest{Schema: record.ManifestSchema, ID: "engine", RequestIDs: "engine-", Origin: plan.Origin, Stamps: record.StampsKernel}
 
 	held := holdResults(*hold << 20)
 	runtime.GC()

@@ -150,7 +150,7 @@ func (h *harness) toolClient(concurrency int, rate float64, tokens int, duration
 	return client{
 		name: "tokmark", seen: seenByTool,
 		args: func(addr, dir string) []string {
-			a := []string{h.tool, "run", "--url", addr, "--isl", "16", "--osl", strconv.Itoa(tokens), "--ui", "none",
+			a := []string{h.tool, "run", "--url", addr, "--isl", "16", "--osl", strconv.Itoa(tokens), "--ui", "none", "--preflight=false",
 				"--artifact-dir", filepath.Join(dir, "run")}
 			if duration > 0 {
 				a = append(a, "--benchmark-duration", fmt.Sprint(duration.Seconds()), "--benchmark-grace-period", "0.5")

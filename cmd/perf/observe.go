@@ -245,7 +245,7 @@ func seenByTool(dir string, ahead int64) ([]*exchange, error) {
 		if err != nil {
 			return nil, err
 		}
-		x := &exchange{ID: fmt.Sprintf("%s-%c%d", m.ID, r.Phase[0], r.ID), Start: origin + int64(r.Start), Over: r.Outcome == record.OK}
+		x := &exchange{ID: fmt.Sprintf("%s%c%d", m.RequestIDs, r.Phase[0], r.ID), Start: origin + int64(r.Start), Over: r.Outcome == record.OK}
 		x.Events, x.Lag = make([]int64, len(r.Chunks)), make([]uint32, len(r.Chunks))
 		for i, c := range r.Chunks {
 			x.Events[i], x.Lag[i] = origin+int64(c.At), c.Lag
