@@ -3,6 +3,7 @@ package report
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -44,7 +45,7 @@ func ParseGoodput(text string, streaming bool) (map[string]float64, error) {
 // not a positive number, and a metric that needs streams in a run without.
 func CheckGoodput(objectives map[string]float64, streaming bool) error {
 	errs := make([]error, 0, len(objectives))
-	for _, tag := range sortedKeys(objectives) {
+	for _, tag := range slices.Sorted(maps.Keys(objectives)) {
 		threshold := objectives[tag]
 		m, ok := MetricByTag(tag)
 		var why string
@@ -63,15 +64,6 @@ func CheckGoodput(objectives map[string]float64, streaming bool) error {
 		errs = append(errs, fmt.Errorf("goodput objective %s: %s", tag, why))
 	}
 	return errors.Join(errs...)
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // suggest names the tags nearest to what was written.
@@ -135,7 +127,7 @@ type goal struct {
 // goalsOf returns objectives that CheckGoodput has let pass.
 func goalsOf(objectives map[string]float64) []goal {
 	goals := make([]goal, 0, len(objectives))
-	for _, tag := range sortedKeys(objectives) {
+	for _, tag := range slices.Sorted(maps.Keys(objectives)) {
 		metric, _ := MetricByTag(tag)
 		goals = append(goals, goal{metric, objectives[tag]})
 	}

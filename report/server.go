@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -244,8 +245,8 @@ func (t *tally) readServer(samples []record.Sample) {
 // fell names the first counter of the window that fell from one sample to the
 // next.
 func fell(w *record.ServerWindow, samples []record.Sample) string {
-	names := sortedKeys(w.Counters)
-	for _, name := range sortedKeys(w.Times) {
+	names := slices.Sorted(maps.Keys(w.Counters))
+	for _, name := range slices.Sorted(maps.Keys(w.Times)) {
 		names = append(names, name+"_seconds", name+"_count")
 	}
 	for _, name := range names {
@@ -300,7 +301,7 @@ func (t *tally) serverResult(s *Summary) *Server {
 			out.Left = append(out.Left, text)
 		}
 	}
-	for _, name := range sortedKeys(w.times) {
+	for _, name := range slices.Sorted(maps.Keys(w.times)) {
 		if v, _, ok := w.mean(name); ok {
 			if out.Means == nil {
 				out.Means = map[string]float64{}

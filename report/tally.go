@@ -179,18 +179,6 @@ func (t *tally) window() (float64, bool) {
 	return float64(t.last-t.first) / 1e9, true
 }
 
-// late reports whether the request ended after the run's duration and grace.
-func (t *tally) late(r *record.Record) bool {
-	if t.m.Load.Duration <= 0 || !t.m.MeasureStart.IsSet() {
-		return false
-	}
-	end := r.End
-	if last, ok := r.LastOutput(); ok && !end.IsSet() {
-		end = last
-	}
-	return end.Sub(t.m.MeasureStart) > t.m.Load.Duration+t.m.Load.Grace
-}
-
 // add takes one record. It keeps no reference to it, but for the earliest.
 func (t *tally) add(r *record.Record) {
 	if r.Outcome == record.OK && r.Start.IsSet() && len(r.Chunks) > 0 &&
@@ -211,7 +199,7 @@ func (t *tally) add(r *record.Record) {
 		t.addSent(r)
 		t.health.addEvents(r)
 	}
-	if t.late(r) {
+	if t.m.Late(r) {
 		t.excluded++
 		return
 	}

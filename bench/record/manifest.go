@@ -259,3 +259,16 @@ type SkippedLine struct {
 	Reason string `json:"reason"`
 	Detail string `json:"detail,omitempty"`
 }
+
+// Late reports whether a measured request ended after the duration and grace of
+// its run: such a request enters no metric.
+func (m *Manifest) Late(r *Record) bool {
+	if m.Load.Duration <= 0 || !m.MeasureStart.IsSet() {
+		return false
+	}
+	end := r.End
+	if last, ok := r.LastOutput(); ok && !end.IsSet() {
+		end = last
+	}
+	return end.Sub(m.MeasureStart) > m.Load.Duration+m.Load.Grace
+}

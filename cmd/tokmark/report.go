@@ -57,15 +57,8 @@ it went. --html writes a page with charts; of several directories it compares th
 			}
 			dir := record.Dir(args[0])
 			s, err := load(dir, window)
-			if errors.Is(err, record.ErrNoRun) {
-				return usage(err)
-			}
 			if err != nil {
-				var e *exitError
-				if errors.As(err, &e) {
-					return err
-				}
-				return &exitError{code: exitFailed, err: err}
+				return err
 			}
 			hash, err := also.writeCapsule(w, dir)
 			if err != nil {
@@ -122,15 +115,8 @@ func writePage(w *world, dirs []string, window, to string) error {
 	for _, arg := range dirs {
 		dir := record.Dir(arg)
 		s, err := load(dir, window)
-		if errors.Is(err, record.ErrNoRun) {
-			return usage(err)
-		}
 		if err != nil {
-			var e *exitError
-			if errors.As(err, &e) {
-				return err
-			}
-			return &exitError{code: exitFailed, err: err}
+			return err
 		}
 		v, err := html.Load(dir)
 		if err != nil {
@@ -168,6 +154,7 @@ func writePage(w *world, dirs []string, window, to string) error {
 const reportGC = 50
 
 // load summarizes a run directory, with the run's own window if none is given.
+// Its errors have their exit code.
 func load(dir record.Dir, window string) (*report.Summary, error) {
 	if window == "" {
 		if m, err := dir.ReadManifest(); err == nil {
@@ -180,7 +167,14 @@ func load(dir record.Dir, window string) (*report.Summary, error) {
 	}
 	// A million records want memory enough: collect more often than usual.
 	defer debug.SetGCPercent(debug.SetGCPercent(reportGC))
-	return report.Load(dir, opt)
+	s, err := report.Load(dir, opt)
+	switch {
+	case errors.Is(err, record.ErrNoRun):
+		return nil, usage(err)
+	case err != nil:
+		return nil, &exitError{code: exitFailed, err: err}
+	}
+	return s, nil
 }
 
 // writeSummaries writes the files that are made from the records.

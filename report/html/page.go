@@ -123,7 +123,7 @@ func conditions(s *report.Summary) []fact {
 	}
 	out := []fact{
 		{"model", model}, {"server", clean(m.Target.URL)}, {"endpoint", answers},
-		{"workload", clean(m.Workload)}, {"load", phrase.Load(m.Load)}, {"tokens", phrase.Tokens(s)},
+		{"workload", clean(m.Workload)}, {"load", phrase.Load(m.Load, phrase.Figure)}, {"tokens", phrase.Tokens(s)},
 	}
 	if m.Cache.Mode != "" {
 		out = append(out, fact{"prefix cache", clean(m.Cache.Mode)})

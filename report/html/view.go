@@ -94,7 +94,7 @@ func NewView(m *record.Manifest, records iter.Seq2[*record.Record, error], sampl
 		case err != nil:
 			return nil, fmt.Errorf("draw run %s: %w", m.ID, err)
 		case r.Phase == record.PhaseMeasure && r.Outcome != record.Dropped && r.Start.IsSet():
-			v.add(r, r.Valid() && !tooLate(m, r))
+			v.add(r, r.Valid() && !m.Late(r))
 		}
 	}
 	slices.SortFunc(v.requests, func(a, b request) int {
@@ -109,19 +109,6 @@ func NewView(m *record.Manifest, records iter.Seq2[*record.Record, error], sampl
 	slices.SortStableFunc(v.samples, func(a, b record.Sample) int { return cmp.Compare(a.At, b.At) })
 	v.stalls.settle(v.requests)
 	return v, nil
-}
-
-// tooLate reports whether the request ended after duration and grace, as the
-// summary leaves such out of the metrics.
-func tooLate(m *record.Manifest, r *record.Record) bool {
-	if m.Load.Duration <= 0 || !m.MeasureStart.IsSet() {
-		return false
-	}
-	end := r.End
-	if last, ok := r.LastOutput(); ok && !end.IsSet() {
-		end = last
-	}
-	return end.Sub(m.MeasureStart) > m.Load.Duration+m.Load.Grace
 }
 
 // add takes one measured request that was sent, and keeps no reference to it.

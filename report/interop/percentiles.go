@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tokmark/tokmark/bench/record"
-	"github.com/tokmark/tokmark/report/like"
 )
 
 // percentiles writes one distribution in milliseconds as HdrHistogram prints
@@ -19,7 +18,7 @@ import (
 func (src Source) percentiles(w io.Writer, tag string) error {
 	var ns []float64
 	err := src.each(func(r *record.Record) error {
-		if !r.Valid() || like.Late(src.Summary.Manifest, r) {
+		if !r.Valid() || src.Summary.Manifest.Late(r) {
 			return nil
 		}
 		switch tag {

@@ -52,7 +52,7 @@ const gpText = "only text counts as output, not reasoning or tool calls"
 func gpExported(run *Run, r *record.Record) bool {
 	switch r.Outcome {
 	case record.OK, record.Empty, record.StreamError, record.Truncated, record.Malformed, record.NotStreaming:
-		return !run.late(r)
+		return !run.m.Late(r)
 	default:
 		return false
 	}

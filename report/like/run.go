@@ -271,24 +271,9 @@ const ms = float64(time.Millisecond)
 
 // Our own definitions, which every chain of steps begins with.
 
-func valid(run *Run, r *record.Record) bool { return r.Valid() && !run.late(r) }
+func valid(run *Run, r *record.Record) bool { return r.Valid() && !run.m.Late(r) }
 
 func everyone(*Run, *record.Record) bool { return true }
-
-func (run *Run) late(r *record.Record) bool { return Late(run.m, r) }
-
-// Late reports whether a request ended after the duration and grace of its
-// run, as the summary takes it.
-func Late(m *record.Manifest, r *record.Record) bool {
-	if m.Load.Duration <= 0 || !m.MeasureStart.IsSet() {
-		return false
-	}
-	end := r.End
-	if last, ok := r.LastOutput(); ok && !end.IsSet() {
-		end = last
-	}
-	return end.Sub(m.MeasureStart) > m.Load.Duration+m.Load.Grace
-}
 
 // ourFigure computes a metric of ours.
 func ourFigure(tag string) compute {

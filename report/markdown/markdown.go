@@ -127,7 +127,7 @@ func conditions(buf *bytes.Buffer, s *report.Summary) {
 	if m.Workload != "" {
 		item("workload", code(m.Workload, ""))
 	}
-	item("load", prose(phrase.Load(m.Load)))
+	item("load", prose(phrase.Load(m.Load, phrase.Figure)))
 	item("tokens", phrase.Tokens(s))
 	if c := s.Cache; c != nil && (c.HitRate != nil || c.Mode != "") {
 		text := "the server does not tell of hits"

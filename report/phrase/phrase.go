@@ -100,14 +100,14 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
-// Load says in words what load was asked for.
-func Load(l record.Load) string {
+// Load says in words what load was asked for; figure writes its numbers.
+func Load(l record.Load, figure func(float64) string) string {
 	var parts []string
 	switch {
 	case l.Users > 0:
-		parts = append(parts, fmt.Sprintf("%d users, together %s requests/s", l.Users, Figure(l.Rate)))
+		parts = append(parts, fmt.Sprintf("%d users, together %s requests/s", l.Users, figure(l.Rate)))
 	case l.Rate > 0:
-		part := Figure(l.Rate) + " requests/s"
+		part := figure(l.Rate) + " requests/s"
 		if l.Arrival != "" {
 			part += " (" + Clean(l.Arrival, 40) + ")"
 		}
@@ -121,7 +121,7 @@ func Load(l record.Load) string {
 		parts = append(parts, "as the schedule says")
 	}
 	if l.Requests > 0 {
-		parts = append(parts, Figure(float64(l.Requests))+" requests")
+		parts = append(parts, figure(float64(l.Requests))+" requests")
 	}
 	if l.Duration > 0 {
 		parts = append(parts, fmt.Sprintf("for %v, then %v for requests in flight", l.Duration, l.Grace))

@@ -52,7 +52,7 @@ func TestLoad(t *testing.T) {
 		"8 users, together 2.500 requests/s":                                                    {Users: 8, Rate: 2.5},
 		"as the schedule says":                                                                  {},
 	} {
-		if got := Load(l); got != want {
+		if got := Load(l, Figure); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

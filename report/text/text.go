@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/phrase"
 )
 
 // Width is the most columns that a line takes.
@@ -117,60 +118,8 @@ func (p *page) head(s *report.Summary) {
 	if m.Workload != "" {
 		p.item("workload", key, clean(m.Workload, 300))
 	}
-	p.item("load", key, asked(m.Load))
-	p.item("tokens", key, tokenSources(s))
-}
-
-// asked says the load in words.
-func asked(l record.Load) string {
-	var parts []string
-	switch {
-	case l.Rate > 0:
-		part := figure(l.Rate) + " requests/s"
-		if l.Arrival != "" {
-			part += " (" + clean(l.Arrival, 40) + ")"
-		}
-		if l.Concurrency > 0 {
-			part += fmt.Sprintf(", at most %d in flight", l.Concurrency)
-		}
-		parts = append(parts, part)
-	case l.Concurrency > 0:
-		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
-	default:
-		parts = append(parts, "as the schedule says")
-	}
-	if l.Requests > 0 {
-		parts = append(parts, fmt.Sprintf("%d requests", l.Requests))
-	}
-	if l.Duration > 0 {
-		parts = append(parts, fmt.Sprintf("for %v, then %v for requests in flight", l.Duration, l.Grace))
-	}
-	if l.Warmup > 0 {
-		parts = append(parts, fmt.Sprintf("after %d for warmup", l.Warmup))
-	}
-	return strings.Join(parts, ", ")
-}
-
-func tokenSources(s *report.Summary) string {
-	words := map[record.Source]string{
-		record.SourceUsage:     "counted by the server (usage)",
-		record.SourceTokenIDs:  "counted from token ids in the stream",
-		record.SourceTokenizer: "counted with the tokenizer given",
-		record.SourceServer:    "counted by the server's /tokenize",
-		record.SourceNone:      "not known",
-	}
-	parts := make([]string, 0, len(s.Tokens))
-	for _, src := range s.Tokens {
-		part := words[src.Source]
-		if len(s.Tokens) > 1 {
-			part += fmt.Sprintf(" for %d answers", src.Count)
-		}
-		parts = append(parts, part)
-	}
-	if len(parts) == 0 {
-		return "no answer to count"
-	}
-	return strings.Join(parts, ", ")
+	p.item("load", key, phrase.Load(m.Load, number))
+	p.item("tokens", key, phrase.Tokens(s))
 }
 
 // newTable returns a table without borders whose cells stand one blank apart.
@@ -400,6 +349,14 @@ func orUnknown(v *float64) string {
 		return "unknown"
 	}
 	return figure(*v)
+}
+
+// number is figure, but for whole numbers, which stand as they are.
+func number(v float64) string {
+	if v == math.Trunc(v) {
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	}
+	return figure(v)
 }
 
 // figure writes a number in at most five columns with three or four digits

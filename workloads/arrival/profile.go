@@ -89,21 +89,6 @@ func (p Profile) Duration() (d time.Duration, ok bool) {
 	return d, true
 }
 
-// At is the level at an offset from the start; a boundary belongs to the
-// stage that it begins.
-func (p Profile) At(offset time.Duration) float64 {
-	if offset < 0 {
-		return 0
-	}
-	for _, s := range p {
-		if s.Duration == 0 || offset < s.Duration {
-			return s.level(offset)
-		}
-		offset -= s.Duration
-	}
-	return 0
-}
-
 func (s Stage) level(t time.Duration) float64 {
 	if s.From == s.To {
 		return s.From
@@ -111,8 +96,9 @@ func (s Stage) level(t time.Duration) float64 {
 	return s.From + float64((s.To-s.From)*(float64(t)/float64(s.Duration)))
 }
 
-// ConcurrencyAt is At rounded down, but at least 1 where the level is above 0
-// at any time in the stage: a ramp from 0 begins with one request.
+// ConcurrencyAt is the level at an offset from the start, rounded down, but at
+// least 1 where the level is above 0 at any time in the stage: a ramp from 0
+// begins with one request. A boundary belongs to the stage that it begins.
 func (p Profile) ConcurrencyAt(offset time.Duration) int {
 	if offset < 0 {
 		return 0
