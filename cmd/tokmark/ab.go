@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -134,17 +135,7 @@ func (ab *abOptions) validate(o *options) error {
 
 func (ab *abOptions) options() (compare.PairOptions, error) {
 	opt := compare.PairOptions{Looks: len(looks(ab.pairs))}
-	for _, s := range []struct {
-		name, text string
-		into       *float64
-	}{{"margin", ab.margin, &opt.Margin}, {"level", ab.level, &opt.Level}} {
-		v, err := share(s.text)
-		if err != nil || !(v > 0 && v < 1) {
-			return opt, fmt.Errorf("--%s %s: give a share between 0 and 1, as 5%% or 0.05", s.name, s.text)
-		}
-		*s.into = v
-	}
-	return opt, nil
+	return opt, errors.Join(setShare(&opt.Margin, "margin", ab.margin), setShare(&opt.Level, "level", ab.level))
 }
 
 // leastLook is the number of pairs at which the data are first looked at.
@@ -213,10 +204,7 @@ func runAB(ctx context.Context, w *world, o *options, ab *abOptions) error {
 	var sides [2]*prepared
 	var bases [2]record.Manifest
 	for i, s := range []*side{&ab.a, &ab.b} {
-		bases[i] = record.Manifest{
-			Schema: record.ManifestSchema, Tool: build(), Command: maskedCommand(w.Args, s.of(o)),
-			Outcome: record.RunRunning, MeasureStart: record.Unset, MeasureEnd: record.Unset,
-		}
+		bases[i] = *newManifest(w, s.of(o))
 		if sides[i], err = prepare(ctx, w, s.of(o), &bases[i]); err != nil {
 			return err
 		}
@@ -266,16 +254,25 @@ func runAB(ctx context.Context, w *world, o *options, ab *abOptions) error {
 	if err := result.WriteText(w.Stdout); err != nil {
 		return err
 	}
-	if ab.jsonFile != "" {
-		f, err := os.Create(ab.jsonFile)
-		if err != nil {
-			return usagef("--json: %w", err)
-		}
-		if err := errors.Join(result.WriteJSON(f), f.Close()); err != nil {
-			return &exitError{code: exitFailed, err: err}
-		}
+	if err := writeJSONFile(ab.jsonFile, result.WriteJSON); err != nil {
+		return err
 	}
 	return abError(result)
+}
+
+// writeJSONFile writes a result to the file of --json, if one was named.
+func writeJSONFile(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return usagef("--json: %w", err)
+	}
+	if err := errors.Join(write(f), f.Close()); err != nil {
+		return &exitError{code: exitFailed, err: err}
+	}
+	return nil
 }
 
 // abError turns the result into an exit code.

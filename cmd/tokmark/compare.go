@@ -29,21 +29,23 @@ func (o *compareOptions) bind(fs *pflag.FlagSet) {
 func (o *compareOptions) options() (compare.Options, error) {
 	opt := compare.Options{Vary: o.vary, Allow: o.allow}
 	var errs []error
-	for _, s := range []struct {
-		name, text string
-		into       *float64
-	}{{"margin", o.margin, &opt.Margin}, {"level", o.level, &opt.Level}} {
-		if s.text == "" {
-			continue
-		}
-		v, err := share(s.text)
-		if err != nil || !(v > 0 && v < 1) {
-			errs = append(errs, fmt.Errorf("--%s %s: give a share between 0 and 1, as 5%% or 0.05", s.name, s.text))
-			continue
-		}
-		*s.into = v
+	if o.margin != "" { // a gate has those of its budget
+		errs = append(errs, setShare(&opt.Margin, "margin", o.margin))
+	}
+	if o.level != "" {
+		errs = append(errs, setShare(&opt.Level, "level", o.level))
 	}
 	return opt, errors.Join(errs...)
+}
+
+// setShare reads the value of an option that is a share.
+func setShare(into *float64, name, text string) error {
+	v, err := share(text)
+	if err != nil || !(v > 0 && v < 1) {
+		return fmt.Errorf("--%s %s: give a share between 0 and 1, as 5%% or 0.05", name, text)
+	}
+	*into = v
+	return nil
 }
 
 // share reads "5%" or "0.05".

@@ -234,16 +234,9 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 		return n < 2
 	})()
 
-	plan.Gauge = &bench.Gauge{}
-	collector := &collect.Collector{}
-	records := make(chan *record.Record, recordsWaiting)
-	kept := make(chan error, 1)
-	go func() {
-		kept <- collector.Collect(records, writer, func(error) { cancel() })
-	}()
 	gpu, err := gpuScraper(o.gpuTelemetry, func() record.Time { return record.Time(time.Since(m.Origin)) })
 	if err != nil {
-		return usage(err)
+		return errors.Join(usage(err), writer.Close())
 	}
 	var gpuErr error
 	if gpu != nil {
@@ -251,10 +244,19 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 			fmt.Fprintf(w.Stderr, "tokmark: no GPU telemetry: %v\n", mask(gpuErr, plan.Secrets))
 		}
 	}
+	plan.Gauge = &bench.Gauge{}
+	collector := &collect.Collector{}
+	records := make(chan *record.Record, recordsWaiting)
+	kept := make(chan error, 1)
+	go func() {
+		kept <- collector.Collect(records, writer, func(error) { cancel() })
+	}()
 	stopProgress := showProgress(w, o, &plan, collector)
 	samples, err := startSampling(ctx, dir, &plan, records, known.metrics, gpu)
 	if err != nil {
-		return &exitError{code: exitFailed, err: err}
+		close(records)
+		stopProgress()
+		return &exitError{code: exitFailed, err: errors.Join(err, <-kept, writer.Close())}
 	}
 
 	runtime.GC() // what was built before the run is not collected during it
@@ -276,9 +278,11 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	if err != nil || keepErr != nil {
 		m.Outcome = record.RunAborted
 	}
-	if after, _, err := known.conditions(context.WithoutCancel(ctx), o); o.preflight && err == nil {
-		for _, c := range target.Changes(m.Conditions, after) {
-			m.Changed = append(m.Changed, fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After))
+	if o.preflight {
+		if after, _, err := known.conditions(context.WithoutCancel(ctx), o); err == nil {
+			for _, c := range target.Changes(m.Conditions, after) {
+				m.Changed = append(m.Changed, fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After))
+			}
 		}
 	}
 	if elapsed := (res.MeasureEnd - res.MeasureStart); o.selftest && err == nil && res.Outcome == record.RunCompleted && elapsed > 0 {
@@ -379,6 +383,14 @@ func (o *options) putLoad(p *bench.Plan, asked *work, m *record.Manifest) error 
 const warmPrefixes = 8
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// newManifest is that of a run that is about to be made.
+func newManifest(w *world, o *options) *record.Manifest {
+	return &record.Manifest{
+		Schema: record.ManifestSchema, Tool: build(), Command: maskedCommand(w.Args, o),
+		Outcome: record.RunRunning, MeasureStart: record.Unset, MeasureEnd: record.Unset,
+	}
+}
 
 // fillManifest writes down what is known before the run.
 func fillManifest(m *record.Manifest, o *options, endpoint *url.URL) {

@@ -116,10 +116,8 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		if one.requestRate > 0 {
 			config["request-rate"] = json.RawMessage(strconv.FormatFloat(one.requestRate, 'g', -1, 64))
 		}
-		m := &record.Manifest{
-			Schema: record.ManifestSchema, Tool: build(), Command: maskedCommand(w.Args, one), Config: config,
-			Outcome: record.RunRunning, MeasureStart: record.Unset, MeasureEnd: record.Unset,
-		}
+		m := newManifest(w, one)
+		m.Config = config
 		s, err := runOnce(ctx, w, one, m)
 		if s != nil {
 			done = append(done, s)

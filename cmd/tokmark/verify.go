@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -116,10 +115,7 @@ func runVerify(ctx context.Context, w *world, o *options, v *verifyOptions) erro
 	sides := make([]*prepared, len(urls))
 	bases := make([]record.Manifest, len(urls))
 	for i, s := range urls {
-		bases[i] = record.Manifest{
-			Schema: record.ManifestSchema, Tool: build(), Command: maskedCommand(w.Args, s.of(o)),
-			Outcome: record.RunRunning, MeasureStart: record.Unset, MeasureEnd: record.Unset,
-		}
+		bases[i] = *newManifest(w, s.of(o))
 		one := s.of(o)
 		if i > 0 && one.tokenizer == "" {
 			// The prompts of both sides are those that fit A.
@@ -174,14 +170,8 @@ func runVerify(ctx context.Context, w *world, o *options, v *verifyOptions) erro
 	if err := result.WriteText(w.Stdout); err != nil {
 		return err
 	}
-	if v.jsonFile != "" {
-		f, err := os.Create(v.jsonFile)
-		if err != nil {
-			return usagef("--json: %w", err)
-		}
-		if err := errors.Join(result.WriteJSON(f), f.Close()); err != nil {
-			return &exitError{code: exitFailed, err: err}
-		}
+	if err := writeJSONFile(v.jsonFile, result.WriteJSON); err != nil {
+		return err
 	}
 	switch result.Verdict {
 	case verify.Same:
