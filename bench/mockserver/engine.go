@@ -335,11 +335,18 @@ func outputBlocks(prompt chain, o *output) []uint64 {
 	return c.blocks
 }
 
-// times returns the moments of a job, and its cached tokens.
-func (e *engine) times(j *job) (admitted, first, last record.Time, cached int) {
+// times returns the moments of a job.
+func (e *engine) times(j *job) (queued, admitted, first, last record.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return j.admitted, j.first, j.last, j.cached
+	return j.queued, j.admitted, j.first, j.last
+}
+
+// cachedTokens returns how many tokens of an admitted job's prompt were cached.
+func (e *engine) cachedTokens(j *job) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return j.cached
 }
 
 func (e *engine) resetCache() {

@@ -158,7 +158,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, of api) {
 	x := &exchange{s: s, w: w, r: r, truth: Truth{
 		Number: s.requests.Add(1) - 1, RequestID: r.Header.Get("X-Request-ID"), Endpoint: r.URL.Path,
 		MonotonicOrigin: s.monotonic, Received: s.engine.now(),
-		Admitted: record.Unset, PrefillEnd: record.Unset, Finished: record.Unset, EngineEnd: record.Unset,
+		Queued: record.Unset, Admitted: record.Unset, PrefillEnd: record.Unset, Finished: record.Unset, EngineEnd: record.Unset,
 		PromptTokens: record.Unknown, CachedTokens: record.Unknown,
 		OutputTokens: record.Unknown, ReasoningTokens: record.Unknown,
 	}}
@@ -213,10 +213,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, of api) {
 func (x *exchange) end() {
 	t := &x.truth
 	if x.job != nil {
-		var cached int
-		t.Admitted, t.PrefillEnd, t.EngineEnd, cached = x.s.engine.times(x.job)
+		t.Queued, t.Admitted, t.PrefillEnd, t.EngineEnd = x.s.engine.times(x.job)
 		if t.Admitted.IsSet() {
-			t.CachedTokens = record.Count(cached)
+			t.CachedTokens = record.Count(x.s.engine.cachedTokens(x.job))
 		}
 	}
 	t.Finished = x.s.engine.now()
@@ -303,8 +302,7 @@ func (x *exchange) count(steps []step) {
 
 // usage is valid once the engine has admitted the job.
 func (x *exchange) usage(chat bool) usage {
-	_, _, _, cached := x.s.engine.times(x.job)
-	u := usage{chat: chat, prompt: x.job.prompt.tokens, cached: cached}
+	u := usage{chat: chat, prompt: x.job.prompt.tokens, cached: x.s.engine.cachedTokens(x.job)}
 	for _, s := range x.job.seqs {
 		u.completion += s.out.length
 		u.reasoning += s.out.reasoning

@@ -31,10 +31,12 @@ type Truth struct {
 	MonotonicOrigin int64 `json:"monotonic_origin_ns,omitempty"`
 
 	// Received is the entry of the handler, the request's header just read;
-	// Admitted when the engine took the request from the queue, PrefillEnd when
-	// its first token was there, Finished when the last byte was handed to the
-	// connection, or the request failed.
+	// Queued when its body had been read and it joined the engine's queue,
+	// Admitted when the engine took it from there, PrefillEnd when its first
+	// token was there, Finished when the last byte was handed to the connection,
+	// or the request failed.
 	Received   record.Time `json:"received,omitzero"`
+	Queued     record.Time `json:"queued,omitzero"`
 	Admitted   record.Time `json:"admitted,omitzero"`
 	PrefillEnd record.Time `json:"prefill_end,omitzero"`
 	Finished   record.Time `json:"finished,omitzero"`

@@ -53,7 +53,7 @@ func TestTruthAgreesWithTheClient(t *testing.T) {
 			}
 			want := Truth{
 				Number: int64(i), RequestID: fmt.Sprint("id-", i), Endpoint: "/v1/chat/completions", Status: 200, Streamed: true,
-				Received: tr.Received, Admitted: tr.Received, PrefillEnd: tr.Events[0].At,
+				Received: tr.Received, Queued: tr.Received, Admitted: tr.Received, PrefillEnd: tr.Events[0].At,
 				EngineEnd: tr.Events[len(tr.Events)-1].At, Finished: tr.Events[len(tr.Events)-1].At,
 				PromptTokens: 40, CachedTokens: tr.CachedTokens, OutputTokens: 40, ReasoningTokens: 0,
 				FinishReasons: []string{"length", "length"},

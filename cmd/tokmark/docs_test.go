@@ -70,9 +70,13 @@ func TestDocumentedCommands(t *testing.T) {
 				}
 			}
 			for _, c := range commands {
-				args := shellWords(t, strings.ReplaceAll(c.line, "localhost:8000", address))
+				args := shellWords(t, strings.ReplaceAll(c.line, "localhost:8000", address))[1:]
 				var stdout, stderr bytes.Buffer
-				code := Main(world{Args: args[1:], Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }})
+				code := undisturbed(args, dir, c.exits, func() int {
+					stdout.Reset()
+					stderr.Reset()
+					return Main(world{Args: args, Stdout: &stdout, Stderr: &stderr, Getenv: func(string) string { return "" }})
+				})
 				if !slices.Contains(c.exits, code) {
 					t.Errorf("%s\nends with exit code %d, want %v\n%s%s", c.line, code, c.exits, stdout.String(), stderr.String())
 				}

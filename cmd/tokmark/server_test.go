@@ -80,22 +80,21 @@ func TestServerSide(t *testing.T) {
 	var queue, prefill, decode float64 // ms, sums
 	var input, cached, output, steps float64
 	for _, tr := range truths {
-		queue += milliseconds(tr.Admitted.Sub(tr.Received))
+		queue += milliseconds(tr.Admitted.Sub(tr.Queued))
 		prefill += milliseconds(tr.PrefillEnd.Sub(tr.Admitted))
 		decode += milliseconds(tr.EngineEnd.Sub(tr.PrefillEnd))
 		input, cached, output = input+float64(tr.PromptTokens), cached+float64(tr.CachedTokens), output+float64(tr.OutputTokens)
 		steps += float64(len(tr.Events) - 1)
 	}
 
-	// The phases, within 2 % (a request is queued a moment after its arrival).
+	// The phases are those of the same moments, up to the rounding of a sum.
 	spans := map[string]float64{"decode": s.Server.Means["decode_time"]}
 	for _, span := range s.Waterfall.Server {
 		spans[span.Name] = span.Mean
 	}
 	for name, truth := range map[string]float64{report.SpanQueue: queue, report.SpanPrefill: prefill, "decode": decode} {
 		truth /= requests
-		const moment = 0.5 // ms
-		if got := spans[name]; math.Abs(got-truth) > 0.02*truth+moment || got == 0 {
+		if got := spans[name]; math.Abs(got-truth) > 1e-6*truth || got == 0 {
 			t.Errorf("mean %s = %.3f ms, the simulator's own %.3f ms", name, got, truth)
 		}
 	}
