@@ -28,7 +28,7 @@ type Server struct {
 	// the name of the metric.
 	Means map[string]float64 `json:"means_ms,omitempty"`
 	// Gauges are the moments of its state that were sampled during the
-	// measurement, and those of a GPU exporter, by the name of the metric.
+	// measurement, and those of GPUs, by the name of the metric.
 	Gauges map[string]Gauge `json:"gauges,omitempty"`
 	// Counts and Times set its figures beside ours.
 	Counts []ServerCount `json:"counts,omitempty"`
@@ -486,7 +486,7 @@ func serverMetrics(t *tally, s *Summary) (string, Level) {
 		out = append(out, "Some of the server's metrics are left out: "+strings.Join(s.Server.Left, "; ")+".")
 	}
 	if why := s.Manifest.GPUError; why != "" {
-		out = append(out, "The GPU exporter's figures (--gpu-telemetry) are missing or have gaps: "+why+".")
+		out = append(out, "The GPU figures (--gpu-telemetry) are missing or have gaps: "+why+".")
 	}
 	return strings.Join(out, " "), Valid
 }

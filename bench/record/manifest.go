@@ -73,7 +73,7 @@ type Manifest struct {
 	Changed []string `json:"conditions_changed,omitempty"`
 	// Server is what the server counted of itself during the measurement.
 	Server *ServerWindow `json:"server_window,omitempty"`
-	// GPUError tells why the GPU exporter's figures are missing, or some of them.
+	// GPUError tells why figures of the GPUs are missing, or some of them.
 	GPUError string `json:"gpu_telemetry_error,omitempty"`
 	// Dropped lists request fields that the server refused in the preflight
 	// and that no measured request carries.

@@ -14,7 +14,7 @@ import (
 const (
 	FromClient = "client" // this process and its machine
 	FromServer = "server" // the server's metrics endpoint
-	FromGPU    = "gpu"    // a GPU exporter
+	FromGPU    = "gpu"    // a GPU exporter or nvidia-smi
 )
 
 // Sample is what was seen of one place at one moment. A value that could not

@@ -147,7 +147,7 @@ var renamed = map[string]string{
 // what nobody does, as unknown. What the server tells wins over a declaration;
 // where they differ there is a warning. A declaration of another name than
 // those of this package is kept at the end. modelName is the model asked for;
-// gpus, if not nil, reads a DCGM exporter.
+// gpus, if not nil, reads a DCGM exporter or nvidia-smi.
 //
 // A source that does not answer is left out. The only error is a declaration
 // that is none.
@@ -220,7 +220,7 @@ func (c conditions) add(name, value, from string) {
 	c[name] = record.Condition{Name: name, Value: value, Source: Probed, From: from}
 }
 
-// addGPUs reads what an exporter's labels say of the GPUs.
+// addGPUs reads what the labels say of the GPUs.
 func (c conditions) addGPUs(ctx context.Context, gpus *Scraper) {
 	families, err := gpus.families(ctx)
 	if err != nil {
@@ -243,7 +243,10 @@ func (c conditions) addGPUs(ctx context.Context, gpus *Scraper) {
 			}
 		}
 	}
-	const from = "DCGM exporter"
+	from := "DCGM exporter"
+	if gpus.smi != "" {
+		from = "nvidia-smi"
+	}
 	c.add(GPU, joined(names), from)
 	c.add(Driver, joined(drivers), from)
 	if len(cards) > 0 {

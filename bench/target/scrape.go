@@ -24,7 +24,7 @@ import (
 // ErrNoMetrics tells that there are no Prometheus metrics at the address.
 var ErrNoMetrics = errors.New("no Prometheus metrics there")
 
-// Scraper reads one metrics endpoint. It is safe for concurrent use; what is
+// Scraper reads one metrics endpoint, or the GPUs of this machine. It is safe for concurrent use; what is
 // counted is read anew each time.
 type Scraper struct {
 	// Client carries the requests; nil: http.DefaultClient.
@@ -43,6 +43,8 @@ type Scraper struct {
 	Timeout time.Duration
 	// Clock tells the offset from the run's origin.
 	Clock func() record.Time
+
+	smi string // path of the nvidia-smi to run in place of a request
 }
 
 // Scraper returns a scraper of the server's own metrics; ok is false if its
@@ -98,6 +100,9 @@ func (s *Scraper) Scrape(ctx context.Context) (Sample, error) {
 
 // families fetches and parses.
 func (s *Scraper) families(ctx context.Context) (map[string]*dto.MetricFamily, error) {
+	if s.smi != "" {
+		return smiFamilies(ctx, s.smi, s.Timeout)
+	}
 	header := s.Header.Clone()
 	if header == nil {
 		header = http.Header{}

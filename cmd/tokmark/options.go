@@ -137,7 +137,7 @@ func (o *options) bindResult(fs *pflag.FlagSet) {
 	bindSLO(fs, &o.slo)
 	fs.StringVar(&o.window, "window", "auto", "steady-state window shown beside the whole run: auto, all, or FROM:TO in seconds")
 	fs.BoolVar(&o.serverMetrics, "server-metrics", true, "read the server's own metrics during the run, where the dialect has them")
-	fs.StringVar(&o.gpuTelemetry, "gpu-telemetry", "", "`URL` of a DCGM exporter to read during the run")
+	fs.StringVar(&o.gpuTelemetry, "gpu-telemetry", "", "GPUs to read during the run: the `URL` of a DCGM exporter, or nvidia-smi for those of this machine")
 	fs.BoolVar(&o.selftest, "selftest", false, "try this machine as a client at the run's own load, before and after, and say how much room it has")
 	fs.StringVar(&o.ui, "ui", "auto", "progress on stderr: auto, simple (log lines) or none")
 	fs.BoolVar(&o.printConfig, "print-config", false, "print the effective configuration and stop")
@@ -219,9 +219,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 			bad("--dialect: %w", err)
 		}
 	}
-	if o.gpuTelemetry != "" {
+	if o.gpuTelemetry != "" && o.gpuTelemetry != nvidiaSMI {
 		if u, err := url.Parse(o.gpuTelemetry); err != nil || u.Host == "" {
-			bad("--gpu-telemetry %s: give a URL", maskURL(o.gpuTelemetry))
+			bad("--gpu-telemetry %s: give the URL of a DCGM exporter, or nvidia-smi", maskURL(o.gpuTelemetry))
 		}
 	}
 	if _, err := target.DeclaredConditions(o.conditions); err != nil {

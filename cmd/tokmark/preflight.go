@@ -34,6 +34,7 @@ type settled struct {
 	facts    target.Facts
 	answered target.Settled
 	metrics  *target.Scraper // nil: it has none that are to be read
+	gpus     *target.Scraper // nil: they are not to be read
 }
 
 // settle finds out, before anything is measured, how the server speaks, whether
@@ -143,6 +144,10 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		plan.Body.Extra["response_format"] = format
 		plan.Check = o.schema.fits
 	}
+	clock := func() record.Time { return record.Time(time.Since(m.Origin)) } // read only during the run
+	if s.gpus, err = gpuScraper(o.gpuTelemetry, clock); err != nil {
+		return usage(err)
+	}
 	if o.preflight {
 		plan.Body = s.dialect.Options(plan.Type, plan.Body)
 		var warnings []string
@@ -156,7 +161,6 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		return usage(err)
 	}
 	if o.serverMetrics && (o.preflight || o.dialect != "") {
-		clock := func() record.Time { return record.Time(time.Since(m.Origin)) } // read only during the run
 		if scraper, ok := s.server.Scraper(s.dialect, o.models[0], clock); ok {
 			if _, err := scraper.Scrape(ctx); err == nil {
 				s.metrics = scraper
@@ -172,7 +176,7 @@ func (s *settled) conditions(ctx context.Context, o *options) ([]record.Conditio
 	const patience = 20 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.server.Conditions(ctx, s.dialect, s.facts, o.models[0], nil, o.conditions)
+	return s.server.Conditions(ctx, s.dialect, s.facts, o.models[0], s.gpus, o.conditions)
 }
 
 // wants is what a request of so many output tokens asks of the dialect.

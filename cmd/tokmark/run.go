@@ -234,13 +234,9 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 		return n < 2
 	})()
 
-	gpu, err := gpuScraper(o.gpuTelemetry, func() record.Time { return record.Time(time.Since(m.Origin)) })
-	if err != nil {
-		return errors.Join(usage(err), writer.Close())
-	}
 	var gpuErr error
-	if gpu != nil {
-		if _, gpuErr = gpu.Scrape(ctx); gpuErr != nil {
+	if known.gpus != nil {
+		if _, gpuErr = known.gpus.Scrape(ctx); gpuErr != nil {
 			fmt.Fprintf(w.Stderr, "tokmark: no GPU telemetry: %v\n", mask(gpuErr, plan.Secrets))
 		}
 	}
@@ -252,7 +248,7 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 		kept <- collector.Collect(records, writer, func(error) { cancel() })
 	}()
 	stopProgress := showProgress(w, o, &plan, collector)
-	samples, err := startSampling(ctx, dir, &plan, records, known.metrics, gpu)
+	samples, err := startSampling(ctx, dir, &plan, records, known.metrics, known.gpus)
 	if err != nil {
 		close(records)
 		stopProgress()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -185,10 +186,20 @@ func windowOf(from, to target.Sample, err error) *record.ServerWindow {
 	return w
 }
 
-// gpuScraper reads a DCGM exporter.
+// nvidiaSMI in place of an address means the GPUs of this machine.
+const nvidiaSMI = "nvidia-smi"
+
+// gpuScraper reads what --gpu-telemetry names; nil: nothing.
 func gpuScraper(address string, clock func() record.Time) (*target.Scraper, error) {
-	if address == "" {
+	switch address {
+	case "":
 		return nil, nil
+	case nvidiaSMI:
+		path, err := exec.LookPath(nvidiaSMI)
+		if err != nil {
+			return nil, fmt.Errorf("--gpu-telemetry %w; it reads GPUs of this machine, those of another need the URL of a DCGM exporter there", err)
+		}
+		return target.NVIDIASMI(path, clock), nil
 	}
 	u, err := url.Parse(address)
 	if err != nil {
