@@ -95,6 +95,9 @@ func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error
 	maps.Copy(extra, opt.Extra)
 
 	b := body{extra: extra}
+	b.enc = json.NewEncoder(&b.buf)
+	b.enc.SetEscapeHTML(false)
+	b.buf.Grow(size(req))
 	b.buf.WriteByte('{')
 	if model := req.Model; model != "" {
 		b.field("model", model)
@@ -139,7 +142,8 @@ func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error
 			b.fail(fmt.Errorf("extra field %q is not JSON: %.40q", name, extra[name]))
 			break
 		}
-		b.raw(name, extra[name])
+		b.name(name)
+		b.buf.Write(extra[name])
 	}
 	b.buf.WriteByte('}')
 	if b.err != nil {
@@ -155,9 +159,20 @@ func orElse(s, other string) string {
 	return s
 }
 
+// size is about how long the body of a request becomes.
+func size(req workloads.Request) int {
+	const rest = 256
+	n := len(req.Prompt) + rest
+	for _, m := range req.Messages {
+		n += len(m.Content) + rest/4
+	}
+	return n + n/8 // for escapes
+}
+
 // body is a JSON object that is being written, with its first error.
 type body struct {
 	buf   bytes.Buffer
+	enc   *json.Encoder // into buf
 	extra map[string]json.RawMessage
 	err   error
 }
@@ -173,28 +188,27 @@ func (b *body) field(name string, value any) {
 	if _, taken := b.extra[name]; taken {
 		return
 	}
-	b.raw(name, b.encode(value))
+	b.name(name)
+	b.value(value)
 }
 
-func (b *body) raw(name string, value []byte) {
+func (b *body) name(name string) {
 	if b.buf.Len() > 1 {
 		b.buf.WriteByte(',')
 	}
-	b.buf.Write(b.encode(name))
+	b.value(name)
 	b.buf.WriteByte(':')
-	b.buf.Write(value)
 }
 
-// encode is json.Marshal without the escapes that only HTML needs: a prompt
-// should reach the server with the bytes that other clients send.
-func (b *body) encode(value any) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
+// value writes as json.Marshal does, but without the escapes that only HTML
+// needs: a prompt should reach the server with the bytes that other clients
+// send.
+func (b *body) value(v any) {
+	if err := b.enc.Encode(v); err != nil {
 		b.fail(err)
+		return
 	}
-	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	b.buf.Truncate(b.buf.Len() - 1) // the line end
 }
 
 var errNothingAsked = errors.New("the request has neither messages nor a prompt")
