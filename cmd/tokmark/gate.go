@@ -15,6 +15,7 @@ import (
 
 	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/compare"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 // gateOptions are the settings of a gate.
@@ -23,7 +24,7 @@ type gateOptions struct {
 	budget, baseline, store     string
 	storeRuns                   int
 	accept, github              bool
-	objectives                  []string
+	slo                         string
 	junitFile, mdFile, jsonFile string
 }
 
@@ -43,7 +44,7 @@ by 15 %, throughput may fall by 5 %, the error rate may rise by one percentage p
 run needs 1000 valid requests. 3000 are advised: with them nearly every gate is decided.`,
 		Example: `  tokmark gate artifacts/new --baseline artifacts/released
   tokmark gate artifacts/new --budget budget.yaml --baseline-store baselines --accept
-  tokmark gate artifacts/new --objective "time_to_first_token.p99 < 300ms" --junit gate.xml --github`,
+  tokmark gate artifacts/new --slo 'ttft.p99<300ms, error_rate<1%' --junit gate.xml --github`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.run(w, c.Flags().Changed("level"), args[0])
@@ -52,7 +53,7 @@ run needs 1000 valid requests. 3000 are advised: with them nearly every gate is 
 	fs := c.Flags()
 	o.bind(fs)
 	fs.StringVar(&o.budget, "budget", "", "YAML `file` with objectives, regressions, min_requests")
-	fs.StringArrayVar(&o.objectives, "objective", nil, "further `objective`, as \"time_to_first_token.p99 < 300ms\"; may be given again")
+	bindSLO(fs, &o.slo)
 	fs.StringVar(&o.baseline, "baseline", "", "`runs` to compare with: run directory, summary.json, or several")
 	fs.StringVar(&o.store, "baseline-store", "", "`directory` of accepted runs to compare with")
 	fs.IntVar(&o.storeRuns, "baseline-runs", 10, "how many of the last accepted runs to compare with")
@@ -79,7 +80,7 @@ func (o *gateOptions) run(w *world, levelSet bool, arg string) error {
 		return usage(err)
 	}
 	if o.baseline == "" && o.store == "" && len(budget.Rules) > 0 {
-		return usagef("the budget has rules against a baseline: give --baseline or --baseline-store, or only --objective")
+		return usagef("the budget has rules against a baseline: give --baseline or --baseline-store, or only --slo")
 	}
 	candidate, err := loadSide(arg)
 	if err != nil {
@@ -179,7 +180,7 @@ func (o *gateOptions) readBudget(levelSet bool) (compare.Budget, error) {
 		if budget, err = loadBudget(o.budget); err != nil {
 			return budget, err
 		}
-	} else if len(o.objectives) > 0 && o.baseline == "" && o.store == "" {
+	} else if o.slo != "" && o.baseline == "" && o.store == "" {
 		budget.Rules, budget.MinRequests = nil, 0 // only what was asked for
 	}
 	budget.Vary = append(budget.Vary, opt.Vary...)
@@ -188,14 +189,11 @@ func (o *gateOptions) readBudget(levelSet bool) (compare.Budget, error) {
 		budget.Level = opt.Level
 	}
 	var errs []error
-	for _, text := range o.objectives {
-		objective, err := compare.ParseObjective(text)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--%w", err))
-			continue
-		}
-		budget.Objectives = append(budget.Objectives, objective)
+	objectives, err := parseSLO(o.slo)
+	if err != nil {
+		errs = append(errs, err)
 	}
+	budget.Objectives = append(budget.Objectives, objectives...)
 	if len(errs)+len(budget.Objectives)+len(budget.Rules) == 0 && budget.MinRequests == 0 {
 		errs = append(errs, fmt.Errorf("read budget %s: the budget holds no rule: give objectives, regressions or min_requests", o.budget))
 	}
@@ -251,12 +249,12 @@ func loadBudget(path string) (compare.Budget, error) {
 		errs = append(errs, fmt.Errorf("read budget %s:%d:%d: %w", path, s.line, s.column, err))
 	}
 	for _, s := range file.Objectives {
-		objective, err := compare.ParseObjective(s.text)
+		objectives, err := slo.Parse(s.text)
 		if err != nil {
 			bad(s, err)
 			continue
 		}
-		b.Objectives = append(b.Objectives, objective)
+		b.Objectives = append(b.Objectives, objectives...)
 	}
 	for _, r := range file.Regressions {
 		rule := compare.Rule{}
@@ -271,13 +269,10 @@ func loadBudget(path string) (compare.Budget, error) {
 			}
 		}
 		if r.Floor.text != "" {
-			// An objective has the same numbers with units.
-			floor, err := compare.ParseObjective(r.Metric.text + " < " + r.Floor.text)
-			if err != nil {
-				m, _ := report.MetricByTag(rule.Metric)
+			m, _ := report.MetricByTag(rule.Metric)
+			if rule.Floor, _, err = slo.Amount(r.Floor.text, m); err != nil {
 				bad(r.Floor, fmt.Errorf("floor %q: give a number in %s", r.Floor.text, m.Unit))
 			}
-			rule.Floor = floor.Bound
 		}
 		b.Rules = append(b.Rules, rule)
 	}

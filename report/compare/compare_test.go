@@ -16,6 +16,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 func compared(t *testing.T, a, b Side, opt Options) *Comparison {
@@ -343,12 +344,14 @@ func TestGate(t *testing.T) {
 	broken.Runs[0].Manifest.Target.Model = "n"
 	invalid := usual().side("b", 1500, 2)
 	invalid.Runs[0].Verdict.Level = report.Invalid
+	good := usual().side("b", 1500, 2)
+	good.Runs[0].values["good_request_fraction"] = map[string]float64{"": 0.99}
 	objective := func(text string) Budget {
-		o, err := ParseObjective(text)
+		o, err := slo.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Budget{Objectives: []Objective{o}}
+		return Budget{Objectives: o}
 	}
 	for _, test := range []struct {
 		name      string
@@ -371,6 +374,10 @@ func TestGate(t *testing.T) {
 		{"throughput kept", equal, nil, objective("output_token_throughput > 1000"), Pass, false},
 		{"throughput broken", equal, nil, objective("output_token_throughput > 100000 tok/s"), Regression, false},
 		{"no errors", equal, nil, objective("request_error_rate < 1%"), Pass, false},
+		{"the greatest value, which has no interval", equal, nil, objective("time_to_first_token.max < 60s"), Pass, false},
+		{"good requests", good, nil, objective("goodput > 97%"), Pass, false},
+		{"hardly enough good requests", good, nil, objective("goodput > 98.9%"), Inconclusive, true},
+		{"too few good requests", good, nil, objective("goodput > 0.999"), Regression, false},
 		{"no such figure", equal, nil, objective("time_to_first_output_token.p50 < 1s"), Inconclusive, false},
 	} {
 		g, err := Gate(test.candidate, test.baseline, test.budget)
@@ -413,54 +420,6 @@ func TestMoreIsEnough(t *testing.T) {
 	if asked < 3 || 2*decided < asked {
 		t.Errorf("%d gates asked for more requests, %d were decided with them", asked, decided)
 	}
-}
-
-func TestParseObjective(t *testing.T) {
-	for _, test := range []struct {
-		text   string
-		want   Objective
-		faulty bool
-	}{
-		{text: "time_to_first_token.p99 < 300ms", want: Objective{Metric: "time_to_first_token", Stat: "p99", AtMost: true, Bound: 300}},
-		{text: " time_to_first_token.p99.9<=0.3s ", want: Objective{Metric: "time_to_first_token", Stat: "p99_9", AtMost: true, Bound: 300}},
-		{text: "request_latency.avg < 5", want: Objective{Metric: "request_latency", Stat: "avg", AtMost: true, Bound: 5}},
-		{text: "request_error_rate < 1%", want: Objective{Metric: "request_error_rate", AtMost: true, Bound: 1}},
-		{text: "good_request_fraction >= 95%", want: Objective{Metric: "good_request_fraction", Bound: 0.95}},
-		{text: "output_token_throughput > 1e3 tok/s", want: Objective{Metric: "output_token_throughput", Bound: 1000}},
-		{text: "time_to_first_token < 300ms", faulty: true},   // of which statistic?
-		{text: "time_to_first_token.p42 < 300", faulty: true}, // is not computed
-		{text: "time_to_first_token.p99 < 300tok/s", faulty: true},
-		{text: "output_token_throughput.p99 > 5", faulty: true},
-		{text: "ttft.p99 < 300ms", faulty: true},
-		{text: "time_to_first_token.p99 = 300ms", faulty: true},
-		{text: "time_to_first_token.p99 < NaN", faulty: true},
-		{text: "time_to_first_token.p99 < 1e999", faulty: true},
-		{text: "time_to_first_token.p99 < -1", faulty: true},
-		{text: "", faulty: true},
-	} {
-		got, err := ParseObjective(test.text)
-		test.want.Text = strings.TrimSpace(test.text)
-		if (err != nil) != test.faulty || err == nil && got != test.want {
-			t.Errorf("%q: %+v, %v", test.text, got, err)
-		}
-	}
-}
-
-func FuzzParseObjective(f *testing.F) {
-	f.Add("time_to_first_token.p99 < 300ms")
-	f.Add("request_error_rate <= 1%")
-	f.Fuzz(func(t *testing.T, text string) {
-		o, err := ParseObjective(text)
-		if err != nil {
-			return
-		}
-		if again, err := ParseObjective(o.Text); err != nil || again != o {
-			t.Errorf("%q: %+v, then %+v, %v", text, o, again, err)
-		}
-		if !(o.Bound >= 0) || math.IsInf(o.Bound, 0) {
-			t.Errorf("%q: bound %v", text, o.Bound)
-		}
-	})
 }
 
 // sweep has points with exactly these figures: load, speed, throughput.

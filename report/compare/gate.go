@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/slo"
 	"github.com/tokmark/tokmark/report/stats"
 )
 
@@ -73,7 +74,7 @@ func Gate(candidate Side, baseline *Side, budget Budget) (*GateResult, error) {
 	})
 	rows := len(rules) + len(budget.Objectives)
 	for _, o := range budget.Objectives {
-		g.Checks = append(g.Checks, o.hold(candidate, budget.Level, rows))
+		g.Checks = append(g.Checks, hold(o, candidate, budget.Level, rows))
 	}
 	switch {
 	case len(rules) == 0:
@@ -196,12 +197,12 @@ func (f Figure) held() Check {
 }
 
 // hold checks an objective.
-func (o Objective) hold(s Side, level float64, rows int) Check {
+func hold(o slo.Objective, s Side, level float64, rows int) Check {
 	c := Check{Name: o.Text, Outcome: Inconclusive}
 	m, _ := report.MetricByTag(o.Metric)
 	var values []float64
 	for _, r := range s.Runs {
-		v, ok := r.value(o.Metric, o.Stat)
+		v, ok := r.value(o.Metric, key(o.Statistic))
 		if !ok {
 			c.Detail = r.Path + " has no such figure"
 			return c
@@ -213,24 +214,18 @@ func (o Objective) hold(s Side, level float64, rows int) Check {
 		value += v / float64(len(values))
 	}
 	c.Detail = fmt.Sprintf("%s %s", figure(value), m.Unit)
-	keeps := func(v float64) bool {
-		if o.AtMost {
-			return v <= o.Bound
-		}
-		return v >= o.Bound
-	}
-	i, reason := o.interval(s, values, level)
+	i, reason := intervalOf(o, s, values, level)
 	switch reason {
 	case "":
 	case NoInterval: // a count, say: it is what it is
 		c.Outcome = Regression
-		if keeps(value) {
+		if o.Met(value) {
 			c.Outcome = Pass
 		}
 		return c
 	default:
 		c.Detail += ", " + reason
-		if p, ok := percent(o.Stat); ok && o.Stat != "" {
+		if p, ok := percent(o.Statistic); ok {
 			if n := fewest(p) - s.Runs[0].counts[o.Metric]; n > 0 {
 				c.More = &More{Requests: n}
 			}
@@ -239,18 +234,18 @@ func (o Objective) hold(s Side, level float64, rows int) Check {
 	}
 	c.Detail += fmt.Sprintf(" [%s, %s]", figure(i.Low), figure(i.High))
 	switch {
-	case keeps(i.Low) && keeps(i.High):
+	case o.Met(i.Low) && o.Met(i.High):
 		c.Outcome = Pass
-	case !keeps(i.Low) && !keeps(i.High):
+	case !o.Met(i.Low) && !o.Met(i.High):
 		tail := wrong / float64(max(1, rows))
-		strict, _ := o.interval(s, values, max(level, 1-2*tail))
-		if !keeps(strict.Low) && !keeps(strict.High) {
+		strict, _ := intervalOf(o, s, values, max(level, 1-2*tail))
+		if !o.Met(strict.Low) && !o.Met(strict.High) {
 			c.Outcome = Regression
 			return c
 		}
 		fallthrough
 	default:
-		half, room := (i.High-i.Low)/2, math.Abs(value-o.Bound)
+		half, room := (i.High-i.Low)/2, math.Abs(value-o.Limit)
 		if room > 0 && half/room < math.Sqrt(mostMore) {
 			if len(values) > 1 {
 				c.More = &More{Runs: max(1, int(math.Ceil(float64(len(values))*(half*half/(room*room)-1))))}
@@ -262,16 +257,28 @@ func (o Objective) hold(s Side, level float64, rows int) Check {
 	return c
 }
 
-// interval is that of the figure of an objective, or the reason why there is
-// none.
-func (o Objective) interval(s Side, values []float64, level float64) (stats.Interval, string) {
+// intervalOf is the interval of the figure of an objective, or the reason why
+// there is none.
+func intervalOf(o slo.Objective, s Side, values []float64, level float64) (stats.Interval, string) {
 	if o.Metric == errorRate {
 		var n int64
 		p, effective := share(s, &n)
 		low, high := wilson(p, effective, level)
 		return stats.Interval{Low: 100 * low, High: 100 * high, Level: level}, ""
 	}
-	p, isPercentile := percent(o.Stat)
+	if o.Metric == goodShare {
+		var good, n float64
+		for i, r := range s.Runs {
+			done := float64(r.Counts.Valid + r.Counts.Failed)
+			good, n = good+values[i]*done, n+done
+		}
+		if n == 0 {
+			return stats.Interval{}, FewSamples
+		}
+		low, high := wilson(good/n, n, level)
+		return stats.Interval{Low: low, High: high, Level: level}, ""
+	}
+	p, isPercentile := percent(o.Statistic)
 	if isPercentile {
 		for _, r := range s.Runs {
 			if r.counts[o.Metric] < fewest(p) {
@@ -291,7 +298,7 @@ func (o Objective) interval(s Side, values []float64, level float64) (stats.Inte
 	switch m, _ := report.MetricByTag(o.Metric); {
 	case !r.Records && (m.Scope == report.PerRequest || o.Metric == requestRate || o.Metric == tokenRate):
 		return stats.Interval{}, NoRecords
-	case len(series) == 0:
+	case len(series) == 0, o.Statistic == "min", o.Statistic == "max":
 		return stats.Interval{}, NoInterval
 	}
 	measure := stats.MeanMeasure()

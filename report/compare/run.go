@@ -181,6 +181,7 @@ const (
 	requestRate = "request_throughput"
 	tokenRate   = "output_token_throughput"
 	errorRate   = "request_error_rate"
+	goodShare   = "good_request_fraction"
 	outputMean  = "output_sequence_length"
 )
 

@@ -105,15 +105,15 @@ func evaluate(s *report.Summary, o Objective) Result {
 		worst, best = r.Low, r.High
 	}
 	switch {
-	case !r.Bounded && o.met(value):
+	case !r.Bounded && o.Met(value):
 		r.State = Pass
 	case !r.Bounded:
 		r.State = Fail
-	case worst != nil && o.met(*worst):
+	case worst != nil && o.Met(*worst):
 		r.State = Pass
-	case best != nil && !o.met(*best):
+	case best != nil && !o.Met(*best):
 		r.State = Fail
-	case worst == nil && o.met(value):
+	case worst == nil && o.Met(value):
 		r.Reason = "too few requests to bound the figure on the side of the limit"
 	default:
 		r.Reason = fmt.Sprintf("the %g %% interval spans the limit: take more requests", 100*Level)
@@ -121,7 +121,8 @@ func evaluate(s *report.Summary, o Objective) Result {
 	return r
 }
 
-func (o Objective) met(v float64) bool {
+// Met reports whether a figure in the metric's unit keeps the objective.
+func (o Objective) Met(v float64) bool {
 	switch {
 	case o.AtLeast && o.Strict:
 		return v > o.Limit

@@ -37,21 +37,52 @@ var short = map[string]string{
 	"error_rate": "request_error_rate",
 }
 
-// units are the units that a limit may be written in, by the metric's own, with
-// how many of the metric's one of them is.
+// units are the units that an amount may be written in besides the metric's own,
+// by that one, with how many of it one of them is; negative: one of it is so many
+// of them.
 var units = map[string]map[string]float64{
-	"ms":              {"": 1, "ms": 1, "s": 1e3, "us": -1e3, "µs": -1e3},
-	"sec":             {"": 1, "s": 1, "ms": -1e3, "min": 60},
-	"%":               {"": 100, "%": 1},
-	"ratio":           {"": 1, "%": -100},
-	"tokens":          {"": 1, "tok": 1, "tokens": 1},
-	"requests":        {"": 1, "req": 1, "requests": 1},
-	"requests/sec":    {"": 1, "req/s": 1, "rps": 1, "requests/s": 1, "requests/sec": 1},
-	"tokens/sec":      {"": 1, "tok/s": 1, "tokens/s": 1, "tokens/sec": 1},
-	"tokens/sec/user": {"": 1, "tok/s": 1, "tokens/s": 1, "tok/s/user": 1, "tokens/sec/user": 1},
+	"ms":              {"s": 1e3, "us": -1e3, "µs": -1e3},
+	"sec":             {"s": 1, "ms": -1e3, "us": -1e6, "µs": -1e6, "min": 60},
+	"ratio":           {"%": -100},
+	"tokens":          {"tok": 1},
+	"requests":        {"req": 1},
+	"requests/sec":    {"req/s": 1, "rps": 1, "requests/s": 1},
+	"tokens/sec":      {"tok/s": 1, "tokens/s": 1},
+	"tokens/sec/user": {"tok/s": 1, "tokens/s": 1, "tok/s/user": 1, "tokens/s/user": 1},
 }
 
-var form = regexp.MustCompile(`^([a-z0-9_]+)(?:\.([a-z]+|p[0-9]+(?:[._][0-9]+)?))?\s*(<=|>=|<|>)\s*([0-9.eE+-]+?)\s*([a-zµ/%]*)$`)
+// amount is a number and its unit.
+var amount = regexp.MustCompile(`^([0-9.eE+-]+?)\s*([a-zµ/%]*)$`)
+
+// Amount reads a number with a unit, as 300ms, and returns it in the metric's
+// unit, which is meant where there is none.
+func Amount(text string, m report.Metric) (v float64, unit string, err error) {
+	f := amount.FindStringSubmatch(text)
+	if f == nil {
+		return 0, "", fmt.Errorf("%q is no number with a unit", text)
+	}
+	v, err = strconv.ParseFloat(f[1], 64)
+	if err != nil || math.IsInf(v, 0) {
+		return 0, "", fmt.Errorf("%s is no number", f[1])
+	}
+	if v < 0 {
+		return 0, "", fmt.Errorf("%s is negative", f[1])
+	}
+	unit = f[2]
+	if unit == "" || unit == m.Unit {
+		return v, unit, nil
+	}
+	switch scale := units[m.Unit][unit]; {
+	case scale == 0:
+		return 0, "", fmt.Errorf("%s is in %s, which %q does not fit", m.Tag, m.Unit, unit)
+	case scale < 0:
+		return v / -scale, unit, nil
+	default:
+		return v * scale, unit, nil
+	}
+}
+
+var form = regexp.MustCompile(`^([a-z0-9_]+)(?:\.([a-z]+|p[0-9]+(?:[._][0-9]+)?))?\s*(<=|>=|<|>)\s*(.+)$`)
 
 // Parse reads objectives with commas between. A metric is named by its tag, or
 // by ttft, ttst, ttfo, itl, icl, e2e or error_rate; a distribution needs the
@@ -84,11 +115,11 @@ func parse(text string) (Objective, error) {
 	if f == nil {
 		return Objective{}, errors.New("write it as metric.figure<limit, as in time_to_first_token.p99<300ms")
 	}
-	tag, figure, op, unit := f[1], strings.ReplaceAll(f[2], "_", "."), f[3], f[5]
+	tag, figure, op := f[1], strings.ReplaceAll(f[2], "_", "."), f[3]
 	if long, ok := short[tag]; ok {
 		tag = long
 	}
-	if tag == "goodput" && (unit == "" || unit == "%") {
+	if last := f[4][len(f[4])-1]; tag == "goodput" && (last == '%' || last >= '0' && last <= '9') {
 		tag = "good_request_fraction"
 	}
 	m, ok := report.MetricByTag(tag)
@@ -104,22 +135,16 @@ func parse(text string) (Objective, error) {
 	case figure != "" && !known(figure):
 		return o, fmt.Errorf("no figure is called %s: use avg, min, max, %s", figure, percentNames())
 	}
-	limit, err := strconv.ParseFloat(f[4], 64)
-	if err != nil || math.IsInf(limit, 0) {
-		return o, fmt.Errorf("the limit %s is no number", f[4])
+	limit, unit, err := Amount(f[4], m)
+	if err != nil {
+		return o, fmt.Errorf("the limit: %w", err)
 	}
-	scale, ok := units[m.Unit][unit]
-	if m.Unit == "ms/token" && unit == "" {
-		scale, ok = 1, true
+	if o.Limit = limit; m.Unit == "%" && unit == "" {
+		o.Limit = 100 * limit
 	}
-	if !ok {
-		return o, fmt.Errorf("%s is in %s, which %q does not fit", tag, m.Unit, unit)
-	}
-	if o.Limit = limit * scale; scale < 0 {
-		o.Limit = limit / -scale
-	}
+	number := strings.TrimSuffix(f[4], "%")
 	if (m.Unit == "ratio" && o.Limit > 1) || (m.Unit == "%" && o.Limit > 100) {
-		return o, fmt.Errorf("the limit of a share lies between 0 and 1: write %s%%, or for the rate of good requests goodput%s%sreq/s", f[4], op, f[4])
+		return o, fmt.Errorf("the limit of a share lies between 0 and 1: write %s%%, or for the rate of good requests goodput%s%sreq/s", number, op, number)
 	}
 	return o, nil
 }

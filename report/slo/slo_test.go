@@ -48,10 +48,14 @@ func TestParseRejects(t *testing.T) {
 		"ttft.p99=300":                  "write it as",
 		"ttft.p99<1e999":                "no number",
 		"goodput>95":                    "95%",
-		"ttft.p99<300ms; itl.p99<20ms":  "write it as",
+		"ttft.p99<300ms; itl.p99<20ms":  "no number with a unit",
 		"ttft.p98<300ms, goodput>95":    "p98",
 		"ttft.p99<--3":                  "no number",
-		"ttft.p99<300ms, error_rate<%%": "write it as",
+		"ttft.p99<300ms, error_rate<%%": "no number with a unit",
+		"ttft.p99<":                     "write it as",
+		"ttft.p99<-1":                   "negative",
+		"ttft.p99<NaN":                  "no number",
+		"goodput>195%":                  "195%, or",
 	} {
 		if _, err := slo.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: error = %v, want one with %q", text, err, want)
@@ -60,6 +64,27 @@ func TestParseRejects(t *testing.T) {
 	_, err := slo.Parse("ttft<1, e2e<1")
 	if err == nil || !strings.Contains(err.Error(), `"ttft<1"`) || !strings.Contains(err.Error(), `"e2e<1"`) {
 		t.Errorf("error = %v, want both faults", err)
+	}
+}
+
+func TestAmount(t *testing.T) {
+	for _, c := range []struct {
+		text, tag string
+		want      float64
+	}{
+		{"1500us", "time_to_first_token", 1.5}, {"0.3 s", "time_to_first_token", 300}, {"3", "time_to_first_token", 3},
+		{"250ms", "benchmark_duration", 0.25}, {"2min", "benchmark_duration", 120},
+		{"1", "request_error_rate", 1}, {"1%", "request_error_rate", 1}, // in percentage points
+		{"95%", "good_request_fraction", 0.95}, {"1e3 tok/s", "output_token_throughput", 1000},
+		{"50tokens/s/user", "output_token_throughput_per_user", 50}, {"7requests/sec", "request_throughput", 7},
+	} {
+		m, ok := report.MetricByTag(c.tag)
+		if !ok {
+			t.Fatalf("no metric %s", c.tag)
+		}
+		if v, _, err := slo.Amount(c.text, m); err != nil || v != c.want {
+			t.Errorf("%s of %s = %v, %v; want %v", c.text, c.tag, v, err, c.want)
+		}
 	}
 }
 
