@@ -42,6 +42,7 @@ const (
 	ScheduleLag         = "schedule_lag"
 	PartialRun          = "partial_run"
 	DamagedRecords      = "damaged_records"
+	MissingRecords      = "missing_records"
 	Errors              = "errors"
 	NoUsage             = "no_usage"
 	MixedTokenSources   = "mixed_token_sources"
@@ -187,6 +188,15 @@ var rules = []rule{
 				return "", Valid
 			}
 			return fmt.Sprintf("%d lines of the records file could not be read, first %s.", t.damaged, t.firstDamage), Suspect
+		}},
+	{MissingRecords, "Take the run directory as it was written, or run again.",
+		func(t *tally, _ *Summary) (string, Level) {
+			missing := t.m.Sent - t.starts.n - t.damaged
+			if missing <= 0 || t.m.Outcome == record.RunRunning {
+				return "", Valid
+			}
+			return fmt.Sprintf("%s that were sent are not in the records file: it was cut off, or lines were taken out.",
+				of(missing, t.m.Sent, "requests")), Invalid
 		}},
 	{Errors, "Latencies are of the requests that came through; the adj_ metrics take a failure as infinitely slow.",
 		func(t *tally, _ *Summary) (string, Level) {

@@ -57,7 +57,7 @@ func manifest(id string) *record.Manifest {
 		Schema: record.ManifestSchema, ID: id, Outcome: record.RunCompleted,
 		Target: record.Target{URL: "http://host/v1/chat/completions", Model: "m", EndpointType: "chat", Streaming: true},
 		Load:   record.Load{Concurrency: 2}, Origin: time.Unix(1_700_000_000, 0).UTC(), MeasureStart: 0, MeasureEnd: 100 * ms,
-		Sent: 3, MaxInFlight: 2,
+		MaxInFlight: 2,
 	}
 }
 
@@ -78,6 +78,11 @@ func runs() map[string]interop.Source {
 }
 
 func source(m *record.Manifest, recs ...*record.Record) interop.Source {
+	for _, r := range recs {
+		if r.Phase == record.PhaseMeasure {
+			m.Sent++
+		}
+	}
 	s, err := report.Summarize(m, sequence(recs), nil, report.Options{})
 	if err != nil {
 		panic(err)
