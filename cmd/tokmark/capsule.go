@@ -19,13 +19,13 @@ import (
 )
 
 // A capsule is a zip file with all that is needed to make a run again and to
-// compare: the files of the run directory, the input file if there was one, and
+// compare: the files of the run directory, those that its options name, and
 // capsule.json. Synthetic prompts are not in it: seed, salt and options make
 // them again, and the workload's hash tells whether they are the same.
 const (
 	capsuleFile   = "capsule.json"
 	capsuleSchema = 1
-	capsuleInput  = "input/" // the input file stands below it
+	capsuleInput  = "input/" // files that options name stand below it, by option
 	// capsuleLimit bounds what one file of a capsule may unpack to.
 	capsuleLimit = 16 << 30
 )
@@ -33,8 +33,8 @@ const (
 // capsuleHead is capsule.json.
 type capsuleHead struct {
 	Schema int `json:"schema"`
-	// Input is the name of the input file in the capsule, if there is one.
-	Input string `json:"input,omitempty"`
+	// Files are the files that options name: their base names by option.
+	Files map[string]string `json:"files,omitempty"`
 	// NotRepeatable says why the run cannot be made again, if so.
 	NotRepeatable string `json:"not_repeatable,omitempty"`
 }
@@ -52,19 +52,24 @@ func writeCapsule(path string, dir record.Dir) (notRepeatable string, err error)
 	if err != nil {
 		return "", err
 	}
-	head := capsuleHead{Schema: capsuleSchema}
-	input := configText(m, "input-file")
+	head := capsuleHead{Schema: capsuleSchema, Files: map[string]string{}}
+	paths := map[string]string{}
+	for _, option := range fileOptions {
+		_, path := namedFile(option, configText(m, option))
+		if path == "" {
+			continue
+		}
+		if _, err := os.Stat(path); err != nil {
+			head.NotRepeatable = fmt.Sprintf("the file of its --%s is not there: %v", option, err)
+			continue
+		}
+		paths[option], head.Files[option] = path, fileName(filepath.Base(path))
+	}
 	switch {
 	case m.Imported != nil:
 		head.NotRepeatable = "its requests were imported, and what they asked is not known"
 	case configText(m, "tokenizer") == "server":
 		head.NotRepeatable = "the lengths of its prompts were counted by the server's own /tokenize"
-	case input != "":
-		if _, err := os.Stat(input); err != nil {
-			head.NotRepeatable = "its input file is not there: " + err.Error()
-			break
-		}
-		head.Input = capsuleInput + fileName(filepath.Base(input))
 	}
 	err = writeFile(path, func(w io.Writer) error {
 		z := zip.NewWriter(w)
@@ -84,9 +89,11 @@ func writeCapsule(path string, dir record.Dir) (notRepeatable string, err error)
 				return err
 			}
 		}
-		if head.Input != "" {
-			if err := pack(z, head.Input, input); err != nil {
-				return err
+		for _, option := range fileOptions {
+			if name := head.Files[option]; name != "" {
+				if err := pack(z, capsuleInput+option+"/"+name, paths[option]); err != nil {
+					return err
+				}
 			}
 		}
 		return z.Close()
@@ -110,6 +117,35 @@ func pack(z *zip.Writer, name, path string) error {
 		_, err = io.Copy(out, in)
 	}
 	return err
+}
+
+// fileOptions are the options that may name a file which a run depends on.
+var fileOptions = []string{"input-file", "response-format", "tokenizer", "isl-distribution", "osl-distribution"}
+
+// namedFile is the path in the value of one of fileOptions, and what stands
+// before it; empty: it names none.
+func namedFile(option, value string) (before, path string) {
+	switch option {
+	case "tokenizer":
+		switch value {
+		case "", "none", "server", "cl100k_base", "o200k_base":
+			return "", ""
+		}
+		if strings.HasPrefix(value, "tiktoken:") {
+			return "", ""
+		}
+		if info, err := os.Stat(value); err == nil && info.IsDir() {
+			value = filepath.Join(value, "tokenizer.json")
+		}
+	case "isl-distribution", "osl-distribution":
+		const histogram = "histogram:"
+		path, ok := strings.CutPrefix(value, histogram)
+		if !ok {
+			return "", ""
+		}
+		return histogram, path
+	}
+	return "", value
 }
 
 // configText is an option of a run as text; empty: it has none.
@@ -156,14 +192,14 @@ func (c *capsule) unpack(z *zip.Reader) error {
 	// Only names that are known are unpacked, so that none leads out of the
 	// directory.
 	names := []string{record.ManifestFile, record.RecordsFile, record.SamplesFile, record.SummaryJSONFile}
-	if head.Input != "" {
-		if base, ok := strings.CutPrefix(head.Input, capsuleInput); !ok || base != fileName(base) || base == "" {
-			return fmt.Errorf("%s: the name of the input file %q is not allowed", capsuleFile, head.Input)
+	for option, base := range head.Files {
+		if !slices.Contains(fileOptions, option) || base != fileName(base) || base == "" {
+			return fmt.Errorf("%s: the file %q of %q is not allowed", capsuleFile, base, option)
 		}
-		if err := os.Mkdir(c.dir.Path(capsuleInput), 0o755); err != nil {
+		if err := os.MkdirAll(c.dir.Path(capsuleInput+option), 0o755); err != nil {
 			return err
 		}
-		names = append(names, head.Input)
+		names = append(names, capsuleInput+option+"/"+base)
 	}
 	for _, name := range names {
 		err := unpackFile(z, name, c.dir.Path(name))
@@ -175,10 +211,13 @@ func (c *capsule) unpack(z *zip.Reader) error {
 	if c.m, err = c.dir.ReadManifest(); err != nil {
 		return err
 	}
-	if head.Input != "" {
-		c.m.Config["input-file"], err = json.Marshal(c.dir.Path(head.Input))
+	for option, base := range head.Files {
+		before, _ := namedFile(option, configText(c.m, option))
+		if c.m.Config[option], err = json.Marshal(before + c.dir.Path(capsuleInput+option+"/"+base)); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 func unpackFile(z *zip.Reader, name, path string) error {
