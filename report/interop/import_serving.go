@@ -9,6 +9,7 @@ import (
 	"math"
 
 	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report/like"
 )
 
 // serving reads the result of vLLM's or SGLang's serving benchmark. It needs
@@ -35,7 +36,7 @@ func (im *importer) serving(in io.Reader, format Input) error {
 		MeanTTFT    *float64        `json:"mean_ttft_ms"`
 		Completions *int64          `json:"completed"`
 	}
-	dec := json.NewDecoder(bytes.NewReader(text))
+	dec := json.NewDecoder(bytes.NewReader(like.StandardJSON(text)))
 	if err := dec.Decode(&file); err != nil {
 		return fmt.Errorf("import %s: %w", im.name, err)
 	}

@@ -2,6 +2,7 @@ package interop_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"flag"
 	"io"
@@ -407,21 +408,39 @@ func TestVLLMRoundTrip(t *testing.T) {
 	}
 }
 
+// TestVLLMWhole: answers that were asked for as a whole succeeded, too.
+func TestVLLMWhole(t *testing.T) {
+	r := request(0, 0)
+	r.Streaming, r.Streamed = false, false
+	r.Chunks = r.Chunks[3:]
+	r.FirstEvent, r.End = r.Chunks[0].At, r.Chunks[0].At
+	r.Events, r.FirstTokenEvent, r.FirstAnswerEvent, r.LastTokenEvent = 1, 0, 0, 0
+	b := write(t, source(manifest("run"), r), interop.VLLM)["vllm-result.json"]
+	var got struct{ Completed, Failed int }
+	if err := json.Unmarshal(b, &got); err != nil || got.Completed != 1 || got.Failed != 0 {
+		t.Errorf("%+v, %v, want one that is completed", got, err)
+	}
+}
+
 // TestServingStarts: without start times they follow from the cap, and only if
 // the run's duration says the same.
 func TestServingStarts(t *testing.T) {
 	const head = `{"model_id":"m","backend":"openai-chat","max_concurrency":2,"num_prompts":3,`
 	const lists = `"input_lens":[4,4,4],"output_lens":[2,2,2],"ttfts":[1,1,0.5],"itls":[[1],[2],[0.5]],"errors":["","",""]}`
-	im, err := importText(t, "r.json", head+`"request_rate":"inf","duration":3.0,`+lists, interop.ImportOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var starts []record.Time
-	for _, r := range im.Records {
-		starts = append(starts, r.Start)
-	}
-	if d := cmp.Diff([]record.Time{0, 0, 2e9}, starts); d != "" {
-		t.Errorf("starts: %s", d)
+	var im *interop.Imported
+	for _, rate := range []string{`"inf"`, "Infinity"} { // as vLLM and SGLang write it
+		var err error
+		im, err = importText(t, "r.json", head+`"request_rate": `+rate+`,"duration":3.0,`+lists, interop.ImportOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var starts []record.Time
+		for _, r := range im.Records {
+			starts = append(starts, r.Start)
+		}
+		if d := cmp.Diff([]record.Time{0, 0, 2e9}, starts); d != "" {
+			t.Errorf("starts: %s", d)
+		}
 	}
 	if !strings.Contains(strings.Join(im.Manifest.Imported.Missing, "\n"), "start times: rebuilt") {
 		t.Errorf("missing = %q", im.Manifest.Imported.Missing)

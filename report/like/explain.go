@@ -23,7 +23,7 @@ type Published struct {
 // profile export, the result JSON of vLLM's or SGLang's serving benchmark, or
 // guidellm's report of one benchmark. name stands in errors.
 func Read(b []byte, name string) (*Published, error) {
-	b = bytes.TrimSpace(b)
+	b = bytes.TrimSpace(StandardJSON(b))
 	if lines := bytes.Count(b, []byte("\n")); lines > 0 && json.Valid(b[:bytes.IndexByte(b, '\n')]) {
 		return nil, fmt.Errorf("read %s: it holds %d lines of JSON; give one run alone", name, lines+1)
 	}

@@ -46,11 +46,12 @@ var vllm = []definition{
 }
 
 // vllmCounts: an answer succeeds if any event with choices came; an error
-// object later in the stream is not noticed.
+// object later in the stream is not noticed. That tool knows streams alone: a
+// whole answer that was asked for as such stands for a stream of one event.
 func vllmCounts(_ *Run, r *record.Record) bool {
 	switch r.Outcome {
 	case record.OK, record.Truncated, record.StreamError, record.Empty:
-		return r.Streamed && (r.FirstEvent.IsSet() || len(r.Chunks) > 0)
+		return (r.Streamed || !r.Streaming) && (r.FirstEvent.IsSet() || len(r.Chunks) > 0)
 	default:
 		return false
 	}
@@ -106,7 +107,7 @@ func vllmGaps(r *record.Record) []time.Duration {
 
 func vllmTPOT(r *record.Record) (float64, bool) {
 	n, ok := usageTokens(r)
-	if !ok || n < 2 {
+	if !ok || n < 2 || !r.Streamed {
 		return 0, false
 	}
 	return float64(finishEvent(r)-firstEvent(r)) / float64(n-1), true
