@@ -167,7 +167,7 @@ func (s *Summary) fields() object {
 	if m.Input != nil {
 		o = append(o, field{"input", object{
 			{"file", m.Input.File}, {"format", m.Input.Format}, {"usable", m.Input.Usable},
-			{"skipped", len(m.Input.Skipped)}, {"reordered", m.Input.Reordered},
+			{"skipped", m.Input.SkippedCount()}, {"reordered", m.Input.Reordered},
 		}})
 	}
 	return append(o, field{"damaged_records", s.Damaged})

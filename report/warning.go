@@ -402,7 +402,7 @@ func skipped(in *record.Input, trace bool) string {
 		what = "rows"
 	}
 	return fmt.Sprintf("%d %s of %s were skipped and %d used; first line %d: %s.",
-		len(in.Skipped), what, in.File, in.Usable, first.Line, strings.TrimSpace(first.Reason+" "+first.Detail))
+		in.SkippedCount(), what, in.File, in.Usable, first.Line, strings.TrimSpace(first.Reason+" "+first.Detail))
 }
 
 // isTrace tells a format with times from one without.

@@ -237,13 +237,18 @@ type DroppedField struct {
 
 // Input tells what came of an input file.
 type Input struct {
-	File    string        `json:"file"`
-	Format  string        `json:"format"`
-	Usable  int           `json:"usable"`
-	Skipped []SkippedLine `json:"skipped,omitempty"`
+	File   string `json:"file"`
+	Format string `json:"format"`
+	Usable int    `json:"usable"`
+	// Skipped lists the first bad lines, Unlisted counts those after them.
+	Skipped  []SkippedLine `json:"skipped,omitempty"`
+	Unlisted int           `json:"skipped_unlisted,omitempty"`
 	// Reordered: the rows of a trace were not in the order of their times.
 	Reordered bool `json:"reordered,omitempty"`
 }
+
+// SkippedCount is the number of all lines that were not used.
+func (i *Input) SkippedCount() int { return len(i.Skipped) + i.Unlisted }
 
 // Import says where the records of a run come from that tokmark did not make.
 type Import struct {

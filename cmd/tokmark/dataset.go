@@ -208,7 +208,7 @@ func (d *description) print(w *strings.Builder, m *record.Manifest, o *options) 
 	row("duplicates", "%d requests repeat another (%s)", repeated, percent(repeated, d.requests))
 	row("prefixes", "%d sessions begin with the same %d bytes as another (%s)", shared, prefixBytes, percent(shared, d.sessions))
 	if m.Input != nil && len(m.Input.Skipped) > 0 {
-		row("skipped", "%d lines of %s", len(m.Input.Skipped), m.Input.File)
+		row("skipped", "%d lines of %s", m.Input.SkippedCount(), m.Input.File)
 	}
 	histogram(w, "input tokens", d.input)
 	histogram(w, "output limit", d.output)

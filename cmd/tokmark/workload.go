@@ -408,13 +408,13 @@ func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, c
 	if w.offsets = data.Offsets(); o.fixedSchedule && w.offsets == nil {
 		return errors.Join(fmt.Errorf("--fixed-schedule: %s has no times", o.inputFile), data.Close())
 	}
-	if w.offsets != nil || format == dataset.MultiTurn {
+	if w.offsets != nil || data.Format() == dataset.MultiTurn {
 		w.all = data.Len()
 	}
 	rep := data.Report()
 	m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheAsIs)}
 	m.Workload = fmt.Sprintf("%d entries of %s", rep.Usable, filepath.Base(o.inputFile))
-	m.Input = &record.Input{File: filepath.Base(o.inputFile), Format: string(data.Format()), Usable: rep.Usable, Reordered: rep.Reordered}
+	m.Input = &record.Input{File: filepath.Base(o.inputFile), Format: string(data.Format()), Usable: rep.Usable, Reordered: rep.Reordered, Unlisted: rep.SkippedCount() - len(rep.Skipped)}
 	for _, s := range rep.Skipped {
 		m.Input.Skipped = append(m.Input.Skipped, record.SkippedLine{Line: s.Line, Reason: string(s.Reason), Detail: s.Detail})
 	}
