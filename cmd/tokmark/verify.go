@@ -26,8 +26,9 @@ func newVerify(w *world) *cobra.Command {
 		Use:   "verify --a URL [--b URL | --cold-warm | --idle-loaded N]",
 		Short: "See whether two servers, or two states of one, give the same answers",
 		Long: `Ask the same prompts, with greedy decoding, and compare the answers: A with B, one server with a
-cold and a warm prefix cache, or idle and loaded. A is asked twice first: where it differs from
-itself (the arithmetic of a batch differs from that of one sequence), only more than that counts.
+cold and a warm prefix cache, idle and loaded, or --a alone with itself. A is asked twice first:
+where it differs from itself (the arithmetic of a batch differs from that of one sequence), only
+more than that counts: other answers, failures of one side alone, other finish reasons.
 
 Exit codes: 0 the same · 3 differs · 4 cannot tell`,
 		Example: `  tokmark verify --a localhost:8000 --b localhost:8001 --request-count 40 --osl 64
@@ -73,8 +74,8 @@ func (v *verifyOptions) validate() error {
 	switch {
 	case v.a.url == "":
 		return errors.New("give --a")
-	case ways != 1:
-		return errors.New("give one of --b, --cold-warm and --idle-loaded")
+	case ways > 1:
+		return errors.New("give one of --b, --cold-warm and --idle-loaded, or none")
 	case v.idleLoaded < 0:
 		return fmt.Errorf("--idle-loaded %d: it must be at least 1", v.idleLoaded)
 	}
@@ -101,6 +102,8 @@ func (v *verifyOptions) passes(o *options, apart bool) (list [3]pass, null, othe
 		return [3]pass{{"cold", 0, "", at}, {"warm-1", 0, "", at}, {"warm-2", 0, "", at}}, [2]int{1, 2}, [2]int{0, 1}
 	case v.idleLoaded > 0:
 		return [3]pass{{"idle-1", 0, "1", at}, {"idle-2", 0, "2", at}, {"loaded", 0, "3", v.idleLoaded}}, [2]int{0, 1}, [2]int{0, 2}
+	case v.b.url == "":
+		return [3]pass{{"a-1", 0, "1", at}, {"a-2", 0, "2", at}, {"a-3", 0, "3", at}}, [2]int{0, 1}, [2]int{0, 2}
 	default:
 		return [3]pass{{"a-1", 0, "1", at}, {"a-2", 0, "2", at}, {"b", 1, "1", at}}, [2]int{0, 1}, [2]int{0, 2}
 	}
@@ -163,7 +166,11 @@ func runVerify(ctx context.Context, w *world, o *options, v *verifyOptions) erro
 			}
 		}
 	}
-	result := verify.Judge(verify.Compare(answers[null[0]], answers[null[1]]), verify.Compare(answers[other[0]], answers[other[1]]))
+	var count func(string) int
+	if c := sides[0].known.count.Counter; c != nil && o.tokenizer != "server" {
+		count = c.Count
+	}
+	result := verify.Judge(verify.Compare(answers[null[0]], answers[null[1]], count), verify.Compare(answers[other[0]], answers[other[1]], count))
 	result.A = maskURL(sides[0].endpoint.String()) + ", " + sides[0].plan.Body.Model + ", " + list[other[0]].name
 	last := sides[list[other[1]].side]
 	result.B = maskURL(last.endpoint.String()) + ", " + last.plan.Body.Model + ", " + list[other[1]].name

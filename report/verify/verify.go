@@ -25,6 +25,9 @@ type Answer struct {
 	Text   string // reasoning, answer and tool arguments, joined
 	Finish string
 	Tokens record.Count
+	// Structure: the answer is of the structure that was asked for, and where
+	// none was, JSON.
+	Structure bool
 }
 
 // AnswerOf takes the answer from a record whose output was kept.
@@ -33,11 +36,15 @@ func AnswerOf(r *record.Record) Answer {
 	if n, ok := r.OSL(); ok {
 		a.Tokens = record.Count(n)
 	}
-	var text strings.Builder
+	var text, said strings.Builder
 	for _, o := range r.Output {
 		text.WriteString(o.Reasoning + o.Text + o.Tools)
+		said.WriteString(o.Text)
 	}
 	a.Text = text.String()
+	if a.Structure = json.Valid([]byte(said.String())); r.StructureOK != nil {
+		a.Structure = *r.StructureOK
+	}
 	a.Finish = strings.Join(r.FinishReasons, ",")
 	return a
 }
@@ -49,28 +56,37 @@ type Divergence struct {
 	// start.
 	Characters int `json:"characters"`
 	Words      int `json:"words"`
+	// Tokens is the same in tokens; absent if nobody counts them.
+	Tokens *int `json:"tokens,omitempty"`
 	// A and B are how the answers go on from there.
 	A string `json:"a"`
 	B string `json:"b"`
+
+	rest int // bytes of A's answer from there
 }
 
 // Difference is what two lists of answers to the same prompts differ by.
 type Difference struct {
 	Prompts   int `json:"prompts"` // answered on both sides
 	Identical int `json:"identical"`
-	// FailedA and FailedB were not answered.
-	FailedA int `json:"failed_a"`
-	FailedB int `json:"failed_b"`
+	// FailedA and FailedB were not answered, OneSided by one side alone.
+	FailedA  int `json:"failed_a"`
+	FailedB  int `json:"failed_b"`
+	OneSided int `json:"failed_on_one_side"`
 	// Finish counts the prompts with other finish reasons, Length those with
 	// other numbers of tokens; LengthChange is the mean of B - A over all.
 	Finish       int          `json:"other_finish_reason"`
 	Length       int          `json:"other_length"`
 	LengthChange *float64     `json:"length_change_tokens,omitempty"`
 	Diverged     []Divergence `json:"diverged"`
-	// JSONA and JSONB count the answers that are valid JSON.
-	JSONA int `json:"valid_json_a"`
-	JSONB int `json:"valid_json_b"`
+	// StructureA and StructureB count the answers of the structure asked for, or
+	// else of JSON, on either side.
+	StructureA int `json:"structure_valid_a"`
+	StructureB int `json:"structure_valid_b"`
 }
+
+// asked is the number of prompts that any side answered.
+func (d Difference) asked() int { return d.Prompts + d.OneSided }
 
 // Share is the share of answered prompts whose answers are not the same; NaN
 // if there are none.
@@ -79,8 +95,9 @@ func (d Difference) Share() float64 { return float64(d.Prompts-d.Identical) / fl
 // shownBytes is how much of an answer is kept from where it differs.
 const shownBytes = 60
 
-// Compare compares answers to the same prompts, by place in the lists.
-func Compare(a, b []Answer) Difference {
+// Compare compares answers to the same prompts, by place in the lists. count
+// counts the tokens of a text; nil: nobody does.
+func Compare(a, b []Answer, count func(string) int) Difference {
 	var d Difference
 	change, counted := 0.0, 0
 	for i := range min(len(a), len(b)) {
@@ -91,6 +108,9 @@ func Compare(a, b []Answer) Difference {
 			}
 			if !y.OK {
 				d.FailedB++
+			}
+			if x.OK != y.OK {
+				d.OneSided++
 			}
 			continue
 		}
@@ -105,17 +125,22 @@ func Compare(a, b []Answer) Difference {
 				d.Length++
 			}
 		}
-		if json.Valid([]byte(x.Text)) {
-			d.JSONA++
+		if x.Structure {
+			d.StructureA++
 		}
-		if json.Valid([]byte(y.Text)) {
-			d.JSONB++
+		if y.Structure {
+			d.StructureB++
 		}
 		if x.Text == y.Text {
 			d.Identical++
 			continue
 		}
-		d.Diverged = append(d.Diverged, diverge(i, x.Text, y.Text))
+		one := diverge(i, x.Text, y.Text)
+		if count != nil {
+			n := count(x.Text[:len(x.Text)-one.rest])
+			one.Tokens = &n
+		}
+		d.Diverged = append(d.Diverged, one)
 	}
 	if counted > 0 {
 		mean := change / float64(counted)
@@ -141,7 +166,7 @@ func diverge(prompt int, a, b string) Divergence {
 		return strings.ToValidUTF8(s, "")
 	}
 	return Divergence{
-		Prompt: prompt, Characters: utf8.RuneCountInString(a[:n]), Words: len(strings.Fields(a[:n])), A: rest(a), B: rest(b),
+		Prompt: prompt, Characters: utf8.RuneCountInString(a[:n]), Words: len(strings.Fields(a[:n])), A: rest(a), B: rest(b), rest: len(a) - n,
 	}
 }
 
@@ -163,6 +188,8 @@ type Result struct {
 	Other   Difference `json:"a_with_b"`
 	P       float64    `json:"p"` // of so much more, were there no difference
 	Verdict Verdict    `json:"verdict"`
+	// By names what differs most: answers, failures, finish reasons.
+	By string `json:"by"`
 }
 
 const (
@@ -175,14 +202,30 @@ const (
 )
 
 // Judge compares what A and B differ by with what A differs from itself, by
-// Fisher's exact test on the shares of prompts that are not the same.
+// Fisher's exact tests on the shares of prompts whose answers are not the same,
+// that one side alone answered, and whose finish reasons differ. P is the least
+// of the three, three times over (Bonferroni).
 func Judge(null, other Difference) Result {
 	r := Result{Null: null, Other: other, P: 1, Verdict: Unsure}
-	if null.Prompts < leastPrompts || other.Prompts < leastPrompts {
+	if null.asked() < leastPrompts || other.asked() < leastPrompts {
 		return r
 	}
-	r.P = fisher(null.Prompts-null.Identical, null.Prompts, other.Prompts-other.Identical, other.Prompts)
+	tests := []struct {
+		by             string
+		k1, n1, k2, n2 int
+	}{
+		{"answers", null.Prompts - null.Identical, null.Prompts, other.Prompts - other.Identical, other.Prompts},
+		{"failures", null.OneSided, null.asked(), other.OneSided, other.asked()},
+		{"finish reasons", null.Finish, null.Prompts, other.Finish, other.Prompts},
+	}
+	for _, t := range tests {
+		if p := float64(len(tests)) * fisher(t.k1, t.n1, t.k2, t.n2); p < r.P {
+			r.P, r.By = p, t.by
+		}
+	}
 	switch {
+	case r.P >= significant && other.Prompts < leastPrompts:
+		r.P, r.By = 1, "" // of what was answered there is too little
 	case r.P < significant:
 		r.Verdict = Differs
 	case r.P < suspicious:
@@ -230,7 +273,12 @@ func (r Result) WriteText(w io.Writer) error {
 		}
 		return fmt.Sprintf("%d (%.3g %%)", d.Identical, 100*float64(d.Identical)/float64(d.Prompts))
 	})
-	line("first difference, median words in", func(d Difference) string { return medianWords(d.Diverged) })
+	line("first difference, median words in", func(d Difference) string {
+		return median(d.Diverged, func(x Divergence) *int { return &x.Words })
+	})
+	if counted := func(x Divergence) *int { return x.Tokens }; median(r.Other.Diverged, counted) != "-" {
+		line("first difference, median tokens in", func(d Difference) string { return median(d.Diverged, counted) })
+	}
 	line("other finish reason", count(func(d Difference) int { return d.Finish }))
 	line("other length in tokens", count(func(d Difference) int { return d.Length }))
 	line("mean change of length in tokens", func(d Difference) string {
@@ -239,6 +287,9 @@ func (r Result) WriteText(w io.Writer) error {
 		}
 		return fmt.Sprintf("%+.3g", *d.LengthChange)
 	})
+	if r.Null.StructureA+r.Other.StructureA+r.Other.StructureB > 0 {
+		line("of the structure asked for, or JSON", func(d Difference) string { return fmt.Sprintf("%d, %d", d.StructureA, d.StructureB) })
+	}
 	const shown = 5
 	for i, d := range r.Other.Diverged {
 		if i == shown {
@@ -254,9 +305,9 @@ func (r Result) WriteText(w io.Writer) error {
 	case r.Verdict == Same:
 		fmt.Fprintf(&b, "\nsame: B differs from A no more than A from itself (p = %.2g)\n", r.P)
 	case r.Verdict == Differs:
-		fmt.Fprintf(&b, "\ndiffers: B differs from A more often than A from itself (p = %.2g)\n", r.P)
+		fmt.Fprintf(&b, "\ndiffers: B differs from A more often than A from itself, in %s (p = %.2g)\n", r.By, r.P)
 	case r.P < suspicious:
-		fmt.Fprintf(&b, "\ncannot tell: B differs from A more often than A from itself, which may be chance (p = %.2g): ask more prompts\n", r.P)
+		fmt.Fprintf(&b, "\ncannot tell: B differs from A more often than A from itself, in %s, which may be chance (p = %.2g): ask more prompts\n", r.By, r.P)
 	default:
 		fmt.Fprintf(&b, "\ncannot tell: fewer than %d prompts were answered on both sides\n", leastPrompts)
 	}
@@ -264,16 +315,19 @@ func (r Result) WriteText(w io.Writer) error {
 	return err
 }
 
-func medianWords(d []Divergence) string {
-	if len(d) == 0 {
+// median is that of a number that divergences may have; "-": none has it.
+func median(d []Divergence, of func(Divergence) *int) string {
+	var all []int
+	for _, x := range d {
+		if n := of(x); n != nil {
+			all = append(all, *n)
+		}
+	}
+	if len(all) == 0 {
 		return "-"
 	}
-	words := make([]int, len(d))
-	for i, x := range d {
-		words[i] = x.Words
-	}
-	slices.Sort(words)
-	return fmt.Sprint(words[len(words)/2])
+	slices.Sort(all)
+	return fmt.Sprint(all[len(all)/2])
 }
 
 // WriteJSON writes the result for programs.

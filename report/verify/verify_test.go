@@ -10,7 +10,7 @@ import (
 func answers(texts ...string) []Answer {
 	var out []Answer
 	for _, s := range texts {
-		out = append(out, Answer{OK: true, Text: s, Finish: "stop", Tokens: record.Count(len(s))})
+		out = append(out, Answer{OK: true, Text: s, Finish: "stop", Tokens: record.Count(len(s)), Structure: s[0] == '{' && s[len(s)-1] == '}'})
 	}
 	return out
 }
@@ -21,11 +21,11 @@ func TestCompare(t *testing.T) {
 	b[4].Finish = "length"
 	a = append(a, Answer{}, Answer{OK: true})
 	b = append(b, Answer{OK: true}, Answer{})
-	d := Compare(a, b)
-	if d.Prompts != 5 || d.Identical != 1 || d.FailedA != 1 || d.FailedB != 1 || d.Finish != 1 || d.JSONA != 1 || d.JSONB != 0 {
+	d := Compare(a, b, func(s string) int { return len(s) / 2 })
+	if d.Prompts != 5 || d.Identical != 1 || d.FailedA != 1 || d.FailedB != 1 || d.OneSided != 2 || d.Finish != 1 || d.StructureA != 1 || d.StructureB != 0 {
 		t.Errorf("%+v", d)
 	}
-	if x := d.Diverged[0]; x.Prompt != 0 || x.Words != 2 || x.Characters != 8 || x.A != "three" || x.B != "four" {
+	if x := d.Diverged[0]; x.Prompt != 0 || *x.Tokens != 4 || x.Words != 2 || x.Characters != 8 || x.A != "three" || x.B != "four" {
 		t.Errorf("first divergence %+v", x)
 	}
 	if x := d.Diverged[1]; x.Characters != 6 || x.A != "é" || x.B != "è" {
@@ -61,8 +61,17 @@ func TestJudge(t *testing.T) {
 	if r := Judge(same, Difference{Prompts: 40, Identical: 10}); r.Verdict != Differs {
 		t.Errorf("10 %% against 75 %%: %s", r.Verdict)
 	}
-	if r := Judge(same, Difference{Prompts: 40, Identical: 29}); r.Verdict != Unsure {
-		t.Errorf("10 %% against 27.5 %%: %s (p %v)", r.Verdict, r.P)
+	if r := Judge(same, Difference{Prompts: 40, Identical: 27}); r.Verdict != Unsure {
+		t.Errorf("10 %% against 32.5 %%: %s (p %v)", r.Verdict, r.P)
+	}
+	if r := Judge(same, Difference{Prompts: 30, Identical: 29, OneSided: 10, FailedB: 10}); r.Verdict != Differs || r.By != "failures" {
+		t.Errorf("B fails a quarter: %s by %q", r.Verdict, r.By)
+	}
+	if r := Judge(same, Difference{OneSided: 40, FailedB: 40}); r.Verdict != Differs || r.By != "failures" {
+		t.Errorf("B fails all: %s by %q", r.Verdict, r.By)
+	}
+	if r := Judge(same, Difference{Prompts: 40, Identical: 38, Finish: 12}); r.Verdict != Differs || r.By != "finish reasons" {
+		t.Errorf("other finish reasons: %s by %q", r.Verdict, r.By)
 	}
 	if r := Judge(same, Difference{Prompts: 3, Identical: 0}); r.Verdict != Unsure {
 		t.Errorf("3 prompts: %s", r.Verdict)
