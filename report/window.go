@@ -142,6 +142,11 @@ func (t *tally) steadyWindow(opt Options, s *Summary) *Window {
 		}
 	}
 	t.measureWindow(w, s)
+	if mode == WindowAuto && !w.Whole && w.Requests == 0 {
+		// Nothing but waiting is steady there.
+		*w = Window{Mode: mode, Whole: true, Note: "no request started in the part that is steady", Run: w.Run, To: w.Run, From: first.Sub(origin).Seconds(), from: first, to: last + 1}
+		t.measureWindow(w, s)
+	}
 	return w
 }
 

@@ -162,6 +162,23 @@ func TestShortAndSteadyRunsHaveNoWindow(t *testing.T) {
 	}
 }
 
+// A hundred seconds in which only stalled requests wait are very steady, and no
+// part of a run to speak of.
+func TestWindowWithoutRequests(t *testing.T) {
+	m := manifest()
+	var recs []*record.Record
+	for i := range int64(100) {
+		recs = append(recs, stream(i, record.Time(i)*170*msec, 100*msec, 10*msec, 11))
+	}
+	for i := range int64(8) {
+		recs = append(recs, stream(100+i, 16_900*msec+record.Time(i)*msec, 100_000*msec, 10*msec, 11))
+	}
+	w := summarizeAll(t, m, nil, "", recs).Window
+	if w == nil || !w.Whole && w.Requests == 0 {
+		t.Errorf("window %+v", w)
+	}
+}
+
 // Whatever the records, a window lies in the run and its rates are those of
 // what lies in it.
 func TestWindowOfNoisyRuns(t *testing.T) {

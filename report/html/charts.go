@@ -128,8 +128,14 @@ func histogramChart(runs []Run, d distribution) (c chart, ok bool) {
 		all := b.bars(first, last, n)
 		ends = bar{low: all[0].low, high: all[len(all)-1].high}
 		for _, one := range all {
-			middle := (math.Log10(one.low/perMS) + math.Log10(one.high/perMS)) / 2
-			s.X, s.Y = append(s.X, num(middle)), append(s.Y, num(each*float64(one.count)))
+			at := math.Log10(one.low / perMS) // a step goes on from there
+			if s.Style == bars {
+				at = (at + math.Log10(one.high/perMS)) / 2
+			}
+			s.X, s.Y = append(s.X, num(at)), append(s.Y, num(each*float64(one.count)))
+		}
+		if s.Style == steps {
+			s.X, s.Y = append(s.X, num(math.Log10(ends.high/perMS))), append(s.Y, 0)
 		}
 		c.Series = append(c.Series, s)
 	}

@@ -469,3 +469,30 @@ func TestLargeRun(t *testing.T) {
 		}
 	}
 }
+
+// A step of a histogram goes on from its x: the first bar is not lost, and the
+// last one ends.
+func TestStepsSpanTheirBins(t *testing.T) {
+	for _, d := range distributions {
+		one, ok := histogramChart([]Run{demo(t, 200, 4)}, d)
+		several, ok2 := histogramChart([]Run{named("a", demo(t, 200, 4)), named("b", demo(t, 200, 4))}, d)
+		if !ok || !ok2 {
+			t.Fatalf("no histogram of %s", d.tag)
+		}
+		middles, edges := one.Series[0], several.Series[0]
+		n := len(middles.X)
+		if len(edges.X) != n+1 || edges.Y[n] != 0 {
+			t.Fatalf("%s: %d bars are %d steps, the last %v high", d.tag, n, len(edges.X), edges.Y[n])
+		}
+		sum := 0.0
+		for i, x := range middles.X {
+			if x <= edges.X[i] || x >= edges.X[i+1] {
+				t.Errorf("%s: the bar at %v lies outside of its step from %v to %v", d.tag, x, edges.X[i], edges.X[i+1])
+			}
+			sum += float64(edges.Y[i])
+		}
+		if sum < 99.9 && d.tag != "inter_chunk_latency" || sum > 100.1 {
+			t.Errorf("%s: the steps are %v %% together", d.tag, sum)
+		}
+	}
+}

@@ -121,7 +121,7 @@
           Object.assign(one, { fill: fade(c), width: 1, paths: uPlot.paths.bars({ size: [1, Infinity], gap: 1 }) });
           break;
         case "steps":
-          one.paths = uPlot.paths.stepped({ align: 0 });
+          one.paths = uPlot.paths.stepped({ align: 1 });
           break;
         case "dashed":
           one.dash = [6, 4];
