@@ -115,7 +115,7 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.usage, "usage", true, "ask for token counts in the stream (stream_options.include_usage)")
 	fs.BoolVar(&o.perChunkUsage, "per-chunk-usage", false, "ask for token counts in every event (continuous_usage_stats)")
 	fs.BoolVar(&o.legacyMax, "use-legacy-max-tokens", false, "limit chat output by max_tokens instead of max_completion_tokens")
-	fs.BoolVar(&o.exactOutput, "exact-output", true, "where the dialect can, make answers go on to exactly --osl tokens")
+	fs.BoolVar(&o.exactOutput, "exact-output", true, "where the dialect can, make answers go on to exactly the tokens asked for (--osl, drawn lengths, those of a trace)")
 	fs.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
 	fs.BoolVar(&o.simulate, "simulate", false, "measure the embedded simulator instead of a server")
 	fs.StringVar(&o.modelSelection, "model-selection-strategy", "round_robin", "with several models: round_robin or random")

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tokmark/tokmark/bench"
@@ -15,6 +16,7 @@ import (
 	"github.com/tokmark/tokmark/bench/target"
 	"github.com/tokmark/tokmark/bench/transport"
 	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/dataset"
 	"github.com/tokmark/tokmark/workloads/synthetic"
 )
 
@@ -59,7 +61,7 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	}
 	defer probe.Close()
 	ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "Say hello."}}, OutputTokens: o.probeLength(plan)}
-	if ask.Extra, err = s.dialect.Fields(o.wants(ask.OutputTokens)); err != nil {
+	if ask.Extra, err = s.dialect.Fields(o.wants(ask.OutputTokens, o.asksExact())); err != nil {
 		return s, usage(err)
 	}
 	s.answered, err = target.Preflight{Type: plan.Type, Request: ask, Body: plan.Body, Send: probe.Send}.Run(ctx)
@@ -77,7 +79,7 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	for _, text := range s.answered.Warnings {
 		fmt.Fprintf(w.Stderr, "tokmark: %s\n", text)
 	}
-	if o.inputFile == "" && o.tokenizer == "" && o.promptAs == "text" && o.capsule == nil {
+	if o.makesPrompts() && o.tokenizer == "" && o.promptAs == "text" && o.capsule == nil {
 		s.count.perWord = o.calibrate(ctx, w, plan, probe, m)
 	}
 	return s, nil
@@ -179,16 +181,42 @@ func (s *settled) conditions(ctx context.Context, o *options) ([]record.Conditio
 	return s.server.Conditions(ctx, s.dialect, s.facts, o.models[0], s.gpus, o.conditions)
 }
 
-// wants is what a request of so many output tokens asks of the dialect.
-func (o *options) wants(output int) target.Ask {
+// wants is what a request of so many output tokens asks of the dialect; exact:
+// its answer is to be just as long.
+func (o *options) wants(output int, exact bool) target.Ask {
 	if openai.EndpointType(o.endpointType) == openai.Embeddings {
 		return target.Ask{} // it generates nothing that fields could shape
 	}
 	ask := target.Ask{Timings: true, Greedy: o.greedy, CacheSalt: o.cacheSalt}
-	if o.exactOutput && o.osl > 0 {
+	if exact {
 		ask.Exact = output
 	}
 	return ask
+}
+
+// asksExact reports whether answers are to be of just the length asked for:
+// where that is the workload's, not the text's of a file.
+func (o *options) asksExact() bool {
+	return o.exactOutput && (o.osl > 0 || o.makesPrompts() && o.drawsOutput())
+}
+
+// makesPrompts reports whether prompts are made to lengths: drawn ones, or those
+// of a trace.
+func (o *options) makesPrompts() bool {
+	if o.inputFile == "" {
+		return true
+	}
+	format, err := dataset.ParseFormat(o.datasetType)
+	if err == nil && format == "" {
+		format, err = dataset.Guess(o.inputFile)
+	}
+	return err == nil && format.Lengths() // what is wrong is told when the file is read
+}
+
+// drawsOutput reports whether the lengths of answers come from elsewhere than
+// --osl.
+func (o *options) drawsOutput() bool {
+	return o.inputFile != "" || o.sequenceDistribution != "" || len(o.classes) > 0 || !strings.HasSuffix(o.oslDistribution, "normal")
 }
 
 // calibrate learns tokens a word from the server's own counts; 0: it did not

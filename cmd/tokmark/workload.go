@@ -307,8 +307,9 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 	if w.Source, err = o.withModels(w.Source); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+	exact := o.asksExact()
 	w.Source = adjusted{Source: w.Source, limit: int(math.Round(o.osl)), delay: o.delayRatio, fields: func(r workloads.Request) (workloads.Request, error) {
-		fields, err := known.dialect.Fields(o.wants(r.OutputTokens))
+		fields, err := known.dialect.Fields(o.wants(r.OutputTokens, exact))
 		if err != nil {
 			return r, err
 		}

@@ -80,4 +80,7 @@ func ParseFormat(s string) (Format, error) {
 	return "", fmt.Errorf("dataset format %q is not known: use %s", s, FormatNames())
 }
 
+// Lengths reports whether the format gives lengths, for which prompts are made.
+func (f Format) Lengths() bool { return f == MooncakeTrace || f.csv() }
+
 func (f Format) csv() bool { return f == BurstGPT || f == AzureTrace }

@@ -122,18 +122,15 @@ func (s *scan) nothing(path string) error {
 // file indexes one file.
 func (s *scan) file(f *os.File) error {
 	d := s.d
-	head := make([]byte, 64<<10)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read dataset: %w", err)
+	head, err := headOf(f)
+	if err != nil {
+		return err
 	}
-	head = head[:n]
 	for _, u := range unreadable {
 		if bytes.HasPrefix(head, []byte(u.magic)) {
 			return fmt.Errorf("read %s: %s", f.Name(), u.what)
 		}
 	}
-	head = bytes.TrimPrefix(head, utf8BOM)
 	if d.format == "" {
 		if d.format, err = guess(f, head); err != nil {
 			return fmt.Errorf("read %s: %w", f.Name(), err)
@@ -402,6 +399,35 @@ func (l *lineReader) next() (at int64, line []byte, err error) {
 }
 
 func trimLeft(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
+
+// headOf is how the file begins, behind a byte order mark.
+func headOf(f *os.File) ([]byte, error) {
+	head := make([]byte, 64<<10)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("read dataset: %w", err)
+	}
+	return bytes.TrimPrefix(head[:n], utf8BOM), nil
+}
+
+// Guess tells the format of a file from its name and its first lines, as Open
+// does where none is given.
+func Guess(path string) (Format, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("read dataset: %w", err)
+	}
+	defer f.Close()
+	head, err := headOf(f)
+	if err != nil {
+		return "", err
+	}
+	format, err := guess(f, head)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, err)
+	}
+	return format, nil
+}
 
 // guess tells the format from the name and the first lines; head is how the
 // file begins.
