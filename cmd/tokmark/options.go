@@ -219,6 +219,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 			bad("--dialect: %w", err)
 		}
 	}
+	if o.promptAs == "token-ids" && o.endpointType != string(openai.Completions) {
+		bad("--prompt-as token-ids: only --endpoint-type completions takes token ids for a prompt")
+	}
 	if o.gpuTelemetry != "" && o.gpuTelemetry != nvidiaSMI {
 		if u, err := url.Parse(o.gpuTelemetry); err != nil || u.Host == "" {
 			bad("--gpu-telemetry %s: give the URL of a DCGM exporter, or nvidia-smi", maskURL(o.gpuTelemetry))

@@ -136,6 +136,13 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 	if o.promptAs != "text" && o.promptAs != "token-ids" {
 		bad("--prompt-as %s: use text or token-ids", o.promptAs)
 	}
+	if o.promptAs == "token-ids" {
+		for _, name := range []string{"session-turns-mean", "cache-hit-rate", "num-prefix-prompts", "prefix-prompt-length", "shared-system-prompt-length", "user-context-prompt-length", "tokenizer"} {
+			if fs.Changed(name) {
+				bad("--%s is for prompts of text: --prompt-as token-ids sends ids that are drawn at random", name)
+			}
+		}
+	}
 	if o.inputFile != "" {
 		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "sequence-distribution", "session-turns-mean", "cache-hit-rate", "class", "prompt-as"} {
 			if fs.Changed(name) {
