@@ -37,7 +37,7 @@ type options struct {
 	usage, perChunkUsage, legacyMax bool
 	insecure                        bool
 	simulate                        bool
-	preflight                       bool
+	preflight, strict               bool
 	dialect                         string
 	conditions                      []string
 	serverMetrics                   bool
@@ -124,6 +124,7 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringVar(&o.dialect, "dialect", "", "how the server speaks (default: found out): "+strings.Join(target.Names(), ", "))
 	fs.StringArrayVar(&o.conditions, "condition", nil, "a fact about the server that it does not tell, as `name=value` (precision=fp8); may be given again")
 	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
+	fs.BoolVar(&o.strict, "strict", false, "end before the run if the server refuses a field of the request, instead of leaving it out")
 	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
 	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
 	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")
@@ -218,6 +219,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 		if _, err := target.ByName(o.dialect); err != nil {
 			bad("--dialect: %w", err)
 		}
+	}
+	if o.strict && !o.preflight {
+		bad("--strict and --preflight=false exclude each other: only the questions before the run tell what the server refuses")
 	}
 	if o.gpuTelemetry != "" && o.gpuTelemetry != nvidiaSMI {
 		if u, err := url.Parse(o.gpuTelemetry); err != nil || u.Host == "" {

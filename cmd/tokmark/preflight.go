@@ -2,11 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/tokmark/tokmark/bench"
@@ -71,6 +71,9 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 		return s, nil
 	}
 	plan.Body, m.Dropped = s.answered.Body, s.answered.Dropped
+	if o.strict && len(m.Dropped) > 0 {
+		return s, strictError(m.Dropped)
+	}
 	for _, d := range s.answered.Dropped {
 		fmt.Fprintf(w.Stderr, "tokmark: the server refuses %s, so no request has it: %s\n", d.Field, d.Reason)
 	}
@@ -247,7 +250,7 @@ func preflightError(ctx context.Context, endpoint string, err error, rec *record
 	}
 	e := &exitError{code: exitFailed, err: err}
 	switch {
-	case errors.Is(err, target.ErrStrict), rec == nil:
+	case rec == nil:
 	case rec.Status == 404:
 		e.hint = "is --url right, and the model's name? Requests go to " + maskURL(endpoint)
 	case rec.Status == 401 || rec.Status == 403:
@@ -256,4 +259,16 @@ func preflightError(ctx context.Context, endpoint string, err error, rec *record
 		e.hint = "--preflight=false measures all the same"
 	}
 	return e
+}
+
+// strictError names the fields that --strict wants accepted.
+func strictError(dropped []record.DroppedField) error {
+	var list []string
+	for _, d := range dropped {
+		list = append(list, d.Field+": "+d.Reason)
+	}
+	return &exitError{
+		code: exitUsage, err: fmt.Errorf("--strict: the server refuses %s", strings.Join(list, "; ")),
+		hint: "without --strict no request has what is refused, and the run says so",
+	}
 }
