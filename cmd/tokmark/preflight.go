@@ -151,8 +151,11 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 	if s.gpus, err = gpuScraper(o.gpuTelemetry, clock); err != nil {
 		return usage(err)
 	}
-	if o.preflight {
+	known := o.preflight || o.dialect != ""
+	if known {
 		plan.Body = s.dialect.Options(plan.Type, plan.Body)
+	}
+	if o.preflight {
 		var warnings []string
 		if m.Conditions, warnings, err = s.conditions(ctx, o); err != nil {
 			return usage(err)
@@ -163,7 +166,7 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 	} else if m.Conditions, err = target.DeclaredConditions(o.conditions); err != nil {
 		return usage(err)
 	}
-	if o.serverMetrics && (o.preflight || o.dialect != "") {
+	if o.serverMetrics && known {
 		if scraper, ok := s.server.Scraper(s.dialect, o.models[0], clock); ok {
 			if _, err := scraper.Scrape(ctx); err == nil {
 				s.metrics = scraper

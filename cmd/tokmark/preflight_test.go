@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/tokmark/tokmark/bench/mockserver"
+)
+
+// overheard is the simulator, and the requests for answers that it got.
+type overheard struct {
+	mu    sync.Mutex
+	paths []string // with their queries
+	posts []map[string]json.RawMessage
+}
+
+// overhear starts a simulator whose requests are kept; it answers those to
+// another path as if they were for at, unless at is empty.
+func overhear(t *testing.T, at string, change func(*mockserver.Config)) (*overheard, string) {
+	o := &overheard{}
+	_, url := simulator(t, change, func(sim *mockserver.Server) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				text, err := io.ReadAll(r.Body)
+				var body map[string]json.RawMessage
+				if err == nil && len(text) > 0 {
+					err = json.Unmarshal(text, &body)
+				}
+				if err != nil {
+					t.Errorf("POST %s: %v", r.URL, err)
+				}
+				o.mu.Lock()
+				o.paths, o.posts = append(o.paths, r.URL.RequestURI()), append(o.posts, body)
+				o.mu.Unlock()
+				r.Body = io.NopCloser(bytes.NewReader(text))
+				if at != "" {
+					r.URL.Path = at
+				}
+			}
+			sim.ServeHTTP(w, r)
+		})
+	})
+	return o, url
+}
+
+// shortRun makes a run, whose numbers do not matter.
+func shortRun(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	args = append([]string{"run", "--artifact-dir", filepath.Join(t.TempDir(), "run"), "--ui", "none", "--isl", "16", "--osl", "4", "--request-count", "2"}, args...)
+	code, stdout, stderr := program("", args...)
+	if code != exitOK && code != exitInvalid { // which a busy machine can make of it
+		t.Fatalf("%v: exit code = %d, stderr: %s", args, code, stderr)
+	}
+	return stdout, stderr
+}
+
+// TestDialectWithoutPreflight: a dialect that the user names decides the bodies,
+// whether or not the server is asked anything.
+func TestDialectWithoutPreflight(t *testing.T) {
+	for dialect, want := range map[string]map[string]bool{
+		"ollama":             {"max_tokens": true, "max_completion_tokens": false, "stream_options": true},
+		"transformers-serve": {"max_tokens": true, "max_completion_tokens": false, "stream_options": false},
+		"openai":             {"max_tokens": false, "max_completion_tokens": true, "stream_options": true},
+		"":                   {"max_tokens": false, "max_completion_tokens": true, "stream_options": true}, // as AIPerf
+	} {
+		heard, url := overhear(t, "", nil)
+		shortRun(t, "--url", url, "--preflight=false", "--dialect", dialect)
+		if len(heard.posts) != 2 {
+			t.Errorf("%s: %d requests, want 2", dialect, len(heard.posts))
+		}
+		for _, body := range heard.posts {
+			for field, has := range want {
+				if (body[field] != nil) != has {
+					t.Errorf("dialect %q: %s sent: %v, want %v", dialect, field, !has, has)
+				}
+			}
+		}
+	}
+}
