@@ -46,6 +46,7 @@ type options struct {
 	selftest                        bool
 	greedy                          bool // set by commands that compare answers
 	cacheSalt                       string
+	cacheReset                      bool
 
 	// load
 	loadOptions
@@ -125,6 +126,7 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.conditions, "condition", nil, "a fact about the server that it does not tell, as `name=value` (precision=fp8); may be given again")
 	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
 	fs.BoolVar(&o.strict, "strict", false, "end before the run if the server refuses a field of the request, instead of leaving it out")
+	fs.BoolVar(&o.cacheReset, "cache-reset", false, "empty the server's prefix cache before the run, where the dialect can, and verify by its cached tokens that it is empty")
 	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
 	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
 	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -80,5 +82,25 @@ func TestDialectWithoutPreflight(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestCacheResetThatDoesNothing: a server that accepts a reset and keeps its
+// cache, as vLLM may, is not measured.
+func TestCacheResetThatDoesNothing(t *testing.T) {
+	_, url := simulator(t, nil, func(sim *mockserver.Server) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/reset_prefix_cache" {
+				sim.ServeHTTP(w, r)
+			}
+		})
+	})
+	dir := filepath.Join(t.TempDir(), "run")
+	code, _, stderr := program("", "run", "--url", url, "--cache-reset", "--osl", "4", "--artifact-dir", dir, "--ui", "none")
+	if code != exitFailed || !strings.Contains(stderr, "the server accepted it, but") {
+		t.Errorf("exit code = %d, stderr: %s", code, stderr)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("there is a run directory")
 	}
 }
