@@ -139,12 +139,15 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		fmt.Fprintf(w.Stderr, "tokmark: %s closes its connections after an answer without saying so: each request gets a new one\n", s.dialect.Title)
 	}
 	if o.schema != nil {
-		format, err := s.dialect.ResponseFormat(o.schema.text)
+		field, format, err := s.dialect.ResponseFormat(plan.Type, o.schema.text)
 		if err != nil {
 			return usagef("--response-format: %w", err)
 		}
+		if plan.Body.Extra[field] != nil {
+			return usagef("--response-format is sent as %s, which --extra-inputs gives too: leave one of them out", field)
+		}
 		plan.Body.Extra = maps.Clone(plan.Body.Extra)
-		plan.Body.Extra["response_format"] = format
+		plan.Body.Extra[field] = format
 		plan.Check = o.schema.fits
 	}
 	clock := func() record.Time { return record.Time(time.Since(m.Origin)) } // read only during the run

@@ -104,3 +104,36 @@ func TestCacheResetThatDoesNothing(t *testing.T) {
 		t.Error("there is a run directory")
 	}
 }
+
+// TestResponseFormatFields: a schema goes where the endpoint and the dialect
+// look for it.
+func TestResponseFormatFields(t *testing.T) {
+	const schema = repository + "/examples/servers/answer.json"
+	for _, c := range []struct{ endpoint, dialect, field, kind string }{
+		{"chat", "vllm", "response_format", `"json_schema"`},
+		{"chat", "tgi", "response_format", `"json"`},
+		{"responses", "vllm", "text", ""},
+	} {
+		heard, url := overhear(t, "", nil)
+		shortRun(t, "--url", url, "--preflight=false", "--endpoint-type", c.endpoint, "--dialect", c.dialect, "--response-format", schema)
+		for _, body := range heard.posts {
+			var v struct {
+				Type   json.RawMessage `json:"type"`
+				Format struct {
+					Type, Name string
+					Schema     json.RawMessage
+					Strict     bool
+				} `json:"format"`
+			}
+			if err := json.Unmarshal(body[c.field], &v); err != nil || string(v.Type) != c.kind {
+				t.Errorf("%s, %s: %s is %s, %v", c.endpoint, c.dialect, c.field, body[c.field], err)
+			}
+			if f := v.Format; c.endpoint == "responses" && (f.Type != "json_schema" || f.Name == "" || !f.Strict || len(f.Schema) == 0 || body["response_format"] != nil) {
+				t.Errorf("%s: %s", c.endpoint, body[c.field])
+			}
+		}
+	}
+	if code, _, stderr := program("", "run", "--simulate", "--response-format", schema, "--extra-inputs", `{"response_format":{"type":"text"}}`); code != exitUsage || !strings.Contains(stderr, "leave one of them out") {
+		t.Errorf("exit code = %d, stderr: %s", code, stderr)
+	}
+}
