@@ -435,6 +435,9 @@ func TestRoot(t *testing.T) {
 		"https://api.groq.com/openai/v1/models":        "https://api.groq.com/openai",
 		"https://api.deepseek.com/chat/completions":    "https://api.deepseek.com",
 		"https://h/openai/deployments/d/v1/x/v1/chat/": "https://h/openai/deployments/d/v1/x",
+		"https://h/openai/deployments/d/embeddings":    "https://h/openai/deployments/d",
+		"https://h/openai/responses?api-version=1":     "https://h/openai?api-version=1",
+		"https://h/embeddings/v1/chat/completions":     "https://h/embeddings",
 	} {
 		u, err := url.Parse(in)
 		if err != nil {

@@ -105,7 +105,7 @@ func (o *options) bind(fs *pflag.FlagSet) []flagGroup {
 
 func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.models, "model", "m", nil, "`model` to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
-	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
+	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint, whose path says its type")
 	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat, completions, responses, or embeddings (whole answers: latency alone)")
 	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (as /v1/chat/completions, /v1/responses)")
 	fs.BoolVar(&o.streaming, "streaming", true, "ask for streams; false measures whole answers")
@@ -307,7 +307,9 @@ func (o *options) endpointURL() (*url.URL, error) {
 	whole := strings.TrimRight(path, "/")
 	u.RawPath = ""
 	switch {
-	case strings.HasSuffix(base, whole): // the whole endpoint was given
+	case o.typeOfURL() != "": // the whole endpoint was given, with /v1 or, as Azure's, without
+		base, path = "", base
+	case strings.HasSuffix(base, whole):
 		base = strings.TrimSuffix(base, whole)
 	case strings.HasSuffix(base, "/v1") && strings.HasPrefix(path, "/v1/"):
 		base = strings.TrimSuffix(base, "/v1")
@@ -325,7 +327,7 @@ func (o *options) typeOfURL() openai.EndpointType {
 	}
 	path := strings.TrimRight(u.Path, "/")
 	for _, t := range openai.EndpointTypes() {
-		if strings.HasSuffix(path, t.Path()) {
+		if strings.HasSuffix(path, strings.TrimPrefix(t.Path(), "/v1")) {
 			return t
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/tokmark/tokmark/bench/mockserver"
 )
 
@@ -102,6 +104,43 @@ func TestCacheResetThatDoesNothing(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("there is a run directory")
+	}
+}
+
+// TestWholeEndpoint: a URL whose path is an endpoint's is taken as it is, with
+// its query, and its path says the type; Azure's has a deployment in it.
+func TestWholeEndpoint(t *testing.T) {
+	for _, c := range []struct{ given, of, want string }{
+		{"http://h/openai/deployments/d/chat/completions?api-version=2024-10-21", "chat", "http://h/openai/deployments/d/chat/completions?api-version=2024-10-21"},
+		{"http://h/openai/deployments/d/completions?api-version=1", "completions", "http://h/openai/deployments/d/completions?api-version=1"},
+		{"http://h/openai/deployments/d/embeddings", "embeddings", "http://h/openai/deployments/d/embeddings"},
+		{"http://h/openai/v1/responses/", "responses", "http://h/openai/v1/responses"},
+		{"http://h/v1/chat/completions", "chat", "http://h/v1/chat/completions"},
+		{"h:1/gateway", "chat", "http://h:1/gateway/v1/chat/completions"},
+		{"h:1/gateway/v1", "chat", "http://h:1/gateway/v1/chat/completions"},
+		{"h:1/my-responses", "chat", "http://h:1/my-responses/v1/chat/completions"},
+	} {
+		o := &options{}
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.bind(fs)
+		if err := fs.Set("url", c.given); err != nil {
+			t.Fatal(err)
+		}
+		o.complete(fs, func(string) string { return "" })
+		if got, err := o.endpointURL(); err != nil || got.String() != c.want || o.endpointType != c.of {
+			t.Errorf("%s: %v of %s, %v; want %s of %s", c.given, got, o.endpointType, err, c.want, c.of)
+		}
+	}
+	const path = "/openai/deployments/d/chat/completions?api-version=2024-10-21"
+	heard, url := overhear(t, "/v1/chat/completions", nil)
+	shortRun(t, "--url", url+path)
+	for _, got := range heard.paths {
+		if got != path {
+			t.Errorf("POST %s, want %s", got, path)
+		}
+	}
+	if code, _, stderr := program("", "run", "--url", url+path, "--endpoint-type", "completions"); code != exitUsage || !strings.Contains(stderr, "is the endpoint of chat") {
+		t.Errorf("exit code = %d, stderr: %s", code, stderr)
 	}
 }
 
