@@ -9,6 +9,21 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 )
 
+// The places in an answer where servers tell the timings of its request.
+const (
+	llamaTimings  = "timings"
+	vllmTimings   = "metrics"
+	dynamoTimings = "nvext.timing"
+	groqTimings   = "x_groq.usage"
+	nimTimings    = "stats"
+)
+
+// TimingSources lists the places in an answer where a server's timings of the
+// request are read; record.ServerTimings.Source is one of them.
+func TimingSources() []string {
+	return []string{llamaTimings, vllmTimings, dynamoTimings, groqTimings, nimTimings}
+}
+
 // phases are what an event tells of the request's time in the server. They hold
 // no pointer, so that an event which tells them costs no allocation; a negative
 // time is one that was not told.
@@ -25,7 +40,7 @@ func readPhases(v *fastjson.Value) phases {
 	const untold = -1
 	p := phases{queue: untold, prefill: untold, decode: untold, ttft: untold, drafted: record.Unknown, accepted: record.Unknown}
 	if t := v.Get("timings"); t.Exists("prompt_ms") { // llama.cpp
-		p.source = "timings"
+		p.source = llamaTimings
 		p.prefill, p.decode = span(t.Get("prompt_ms"), time.Millisecond), span(t.Get("predicted_ms"), time.Millisecond)
 		p.drafted, p.accepted = count(t.Get("draft_n")), count(t.Get("draft_n_accepted"))
 		return p
@@ -35,7 +50,7 @@ func readPhases(v *fastjson.Value) phases {
 		metrics = v.Get("response", "metrics")
 	}
 	if metrics.Exists("time_to_first_token_ms") { // vLLM
-		p.source = "metrics"
+		p.source = vllmTimings
 		p.queue = span(metrics.Get("queue_time_ms"), time.Millisecond)
 		// Its first token counts from scheduling.
 		p.prefill = span(metrics.Get("time_to_first_token_ms"), time.Millisecond)
@@ -45,7 +60,7 @@ func readPhases(v *fastjson.Value) phases {
 		return p
 	}
 	if t := v.Get("nvext", "timing"); t.Exists("ttft_ms") || t.Exists("prefill_time_ms") { // Dynamo
-		p.source = "nvext.timing"
+		p.source = dynamoTimings
 		p.queue = span(t.Get("prefill_wait_time_ms"), time.Millisecond)
 		p.prefill = span(t.Get("prefill_time_ms"), time.Millisecond)
 		p.ttft = span(t.Get("ttft_ms"), time.Millisecond)
@@ -55,14 +70,14 @@ func readPhases(v *fastjson.Value) phases {
 		return p
 	}
 	if u := v.Get("x_groq", "usage"); u.Exists("prompt_time") {
-		p.source = "x_groq.usage"
+		p.source = groqTimings
 		p.queue = span(u.Get("queue_time"), time.Second)
 		p.prefill = span(u.Get("prompt_time"), time.Second)
 		p.decode = span(u.Get("completion_time"), time.Second)
 		return p
 	}
 	if s := v.Get("stats"); s.Exists("time_in_queue_in_ms") { // NIM 1.x
-		p.source = "stats"
+		p.source = nimTimings
 		p.queue = span(s.Get("time_in_queue_in_ms"), time.Millisecond)
 		p.ttft = span(s.Get("response_tokens", "time_to_first_token_in_ms"), time.Millisecond)
 		if whole := span(s.Get("generation_time_in_ms"), time.Millisecond); p.ttft >= 0 && whole >= p.ttft {

@@ -172,6 +172,20 @@ type Cache struct {
 	// HitRate is the share of input tokens that should hit (CacheHitRate).
 	HitRate float64 `json:"hit_rate,omitempty"`
 	Block   int     `json:"block,omitempty"` // tokens a block
+	// Reset tells how the server's cache was emptied before the run; nil: it
+	// was not.
+	Reset *CacheReset `json:"reset,omitempty"`
+}
+
+// CacheReset is the emptying of a server's prefix cache, and what a prompt of
+// Prompt tokens, sent again, found in it Before and After.
+type CacheReset struct {
+	Request string `json:"request"` // as POST /reset_prefix_cache
+	Prompt  Count  `json:"prompt_tokens,omitzero"`
+	Before  Count  `json:"cached_before,omitzero"`
+	After   Count  `json:"cached_after,omitzero"`
+	// Verified: the server told of hits before, and of none after.
+	Verified bool `json:"verified"`
 }
 
 // Class is one of several workload classes of a run.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/record"
 )
 
 // Dialect is how one family of servers speaks: which request fields it knows,
@@ -45,8 +46,9 @@ type Dialect struct {
 	NoCache map[string]any
 	// Reset empties the prefix cache; zero: it cannot be done by a request.
 	Reset Call
-	// Timings says where the server tells the phases of a request; AskTimings
-	// are the fields that ask for them.
+	// Timings says where the server tells the phases of a request, beginning
+	// with the object in the answer if they are there (see TellsTimings);
+	// AskTimings are the fields that ask for them.
 	Timings    string
 	AskTimings map[string]any
 	// Strict: fields that the server does not know are refused.
@@ -129,6 +131,35 @@ func (d Dialect) WithEngine(e Dialect) Dialect {
 // CanExact reports whether an answer can be made to have an exact length.
 func (d Dialect) CanExact() bool { return d.MinTokens != "" || d.IgnoreEOS != "" }
 
+// TellsTimings reports whether answers can tell the phases of their request in a
+// place that is read. What Timings says of others is only known.
+func (d Dialect) TellsTimings() bool {
+	place, _, _ := strings.Cut(d.Timings, " ")
+	return slices.Contains(openai.TimingSources(), place)
+}
+
+// Without is the dialect as a server speaks it that refuses these fields: what
+// only they could ask for it cannot do.
+func (d Dialect) Without(dropped []record.DroppedField) Dialect {
+	for _, f := range dropped {
+		in := func(path string) bool {
+			root, _, _ := strings.Cut(path, ".")
+			return root == f.Field
+		}
+		for _, field := range []*string{&d.MinTokens, &d.IgnoreEOS, &d.CacheSalt} {
+			if in(*field) {
+				*field = ""
+			}
+		}
+		for path := range d.AskTimings {
+			if in(path) {
+				d.Timings = ""
+			}
+		}
+	}
+	return d
+}
+
 // Options returns base with what all requests to the server have in common:
 // the name of the output limit, unless base has one, and the stream options.
 // Usage is asked for only where base asks for it, the dialect knows how, and the
@@ -181,7 +212,7 @@ func (d Dialect) Lacks(ask Ask) []string {
 	lack(ask.Seed != nil, d.Seed != "", "a seed")
 	lack(ask.CacheSalt != "", d.CacheSalt != "", "a cache salt")
 	lack(ask.NoCache, len(d.NoCache) > 0, "a request without cache")
-	lack(ask.Timings, d.Timings != "", "timings by the server")
+	lack(ask.Timings, d.TellsTimings(), "timings by the server")
 	return out
 }
 

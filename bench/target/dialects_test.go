@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tokmark/tokmark/bench/openai"
+	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/workloads"
 )
 
@@ -434,6 +435,9 @@ func TestRoot(t *testing.T) {
 		"https://api.groq.com/openai/v1/models":        "https://api.groq.com/openai",
 		"https://api.deepseek.com/chat/completions":    "https://api.deepseek.com",
 		"https://h/openai/deployments/d/v1/x/v1/chat/": "https://h/openai/deployments/d/v1/x",
+		"https://h/openai/deployments/d/embeddings":    "https://h/openai/deployments/d",
+		"https://h/openai/responses?api-version=1":     "https://h/openai?api-version=1",
+		"https://h/embeddings/v1/chat/completions":     "https://h/embeddings",
 	} {
 		u, err := url.Parse(in)
 		if err != nil {
@@ -441,6 +445,45 @@ func TestRoot(t *testing.T) {
 		}
 		if got := Root(u).String(); got != want {
 			t.Errorf("Root(%s) = %s, want %s", in, got, want)
+		}
+	}
+}
+
+// TestTellsTimings: only what is read is claimed.
+func TestTellsTimings(t *testing.T) {
+	want := []string{"vllm", "nim", "dynamo", "llamacpp", "groq"}
+	for _, name := range Names() {
+		if got := mustBe(name).TellsTimings(); got != slices.Contains(want, name) {
+			t.Errorf("%s tells timings: %v", name, got)
+		}
+	}
+}
+
+func TestDialectWithout(t *testing.T) {
+	refused := func(fields ...string) (list []record.DroppedField) {
+		for _, f := range fields {
+			list = append(list, record.DroppedField{Field: f})
+		}
+		return list
+	}
+	type able struct{ exact, salt, timings bool }
+	for _, c := range []struct {
+		dialect string
+		refused []string
+		want    able
+	}{
+		{"vllm", nil, able{true, true, true}},
+		{"vllm", []string{"min_tokens"}, able{true, true, true}},
+		{"vllm", []string{"min_tokens", "ignore_eos", "cache_salt"}, able{timings: true}},
+		{"dynamo", []string{"nvext"}, able{exact: true}},
+		{"tgi", []string{"max_completion_tokens"}, able{}},
+	} {
+		d := mustBe(c.dialect).Without(refused(c.refused...))
+		if got := (able{d.CanExact(), d.CacheSalt != "", d.TellsTimings()}); got != c.want {
+			t.Errorf("%s without %v: %+v, want %+v", c.dialect, c.refused, got, c.want)
+		}
+		if before := mustBe(c.dialect); c.dialect == "vllm" && (before.MinTokens == "" || before.CacheSalt == "") {
+			t.Fatal("the table was changed")
 		}
 	}
 }

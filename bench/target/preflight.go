@@ -3,7 +3,6 @@ package target
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -21,8 +20,6 @@ type Preflight struct {
 	// Request is one as the run sends them, with its own extra fields.
 	Request workloads.Request
 	Body    openai.BodyOptions
-	// Strict makes it an error if the server refuses a field.
-	Strict bool
 	// Send carries one body and returns its record, with the server's words
 	// masked.
 	Send func(ctx context.Context, body []byte) *record.Record
@@ -58,9 +55,6 @@ func (s *Settled) Without(req workloads.Request) workloads.Request {
 	return req
 }
 
-// ErrStrict tells that the server refused a field and nothing may be dropped.
-var ErrStrict = errors.New("the server refuses a field of the request")
-
 // Run sends the request until the server accepts it, each time without what it
 // refused: the field that it names, or, if it names none, first all extra
 // fields, then stream_options, then the other name of the output limit. It ends
@@ -93,11 +87,7 @@ func (p Preflight) Run(ctx context.Context) (Settled, error) {
 		if r.Status != http.StatusBadRequest && r.Status != http.StatusUnprocessableEntity {
 			return a.settled, fmt.Errorf("preflight: the server does not answer the request: %s", words(r))
 		}
-		field := refused(r)
-		if p.Strict && field != "" {
-			return a.settled, fmt.Errorf("preflight: %w: %s: %s (leave it out, or allow it to be dropped)", ErrStrict, field, words(r))
-		}
-		if p.Strict || p.Request.Body != nil || !a.less(field, words(r)) {
+		if p.Request.Body != nil || !a.less(refused(r), words(r)) {
 			return a.settled, fmt.Errorf("preflight: the server refuses the request: %s", words(first))
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -182,17 +181,6 @@ func TestPreflightKeepsTheUsersLimit(t *testing.T) {
 	}
 	if got := settled.Without(req).Extra; len(got) != 1 || string(got["max_completion_tokens"]) != "5" {
 		t.Errorf("the run's extra fields are %s", got)
-	}
-}
-
-func TestPreflightStrict(t *testing.T) {
-	s := refuser{fields: []string{"top_k"}, words: inWords, status: 400}
-	settled, err := Preflight{
-		Type: openai.Chat, Request: workloads.Request{Prompt: "x"}, Strict: true, Send: s.send,
-		Body: openai.BodyOptions{Extra: map[string]json.RawMessage{"top_k": json.RawMessage("1")}},
-	}.Run(t.Context())
-	if !errors.Is(err, ErrStrict) || !strings.Contains(err.Error(), "Unsupported field: 'top_k'") || len(s.bodies) != 1 || len(settled.Dropped) > 0 {
-		t.Errorf("error %v after %d requests, dropped %v", err, len(s.bodies), settled.Dropped)
 	}
 }
 

@@ -18,6 +18,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tokmark/tokmark/bench/openai"
 )
 
 const (
@@ -45,7 +47,11 @@ type Server struct {
 func Root(endpoint *url.URL) *url.URL {
 	root := *endpoint
 	root.Fragment, root.RawFragment, root.RawPath = "", "", ""
-	path := "/" + strings.Trim(root.Path, "/") + "/"
+	path := "/" + strings.Trim(root.Path, "/")
+	for _, t := range openai.EndpointTypes() {
+		path = strings.TrimSuffix(path, strings.TrimPrefix(t.Path(), "/v1"))
+	}
+	path += "/"
 	for _, mark := range []string{"/chat/completions/", "/completions/", "/v1/"} {
 		if i := strings.LastIndex(path, mark); i >= 0 {
 			path = path[:i+1]

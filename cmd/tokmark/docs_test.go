@@ -207,7 +207,7 @@ func TestDialectTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s | %s |\n", d.Name, d.Title, mark(d.CanExact()), mark(d.Reset.Path != ""),
-			mark(d.CacheSalt != ""), mark(d.Timings != ""), mark(d.Metrics.Path != ""))
+			mark(d.CacheSalt != ""), mark(d.TellsTimings()), mark(d.Metrics.Path != ""))
 	}
 	generated(t, "examples/servers/README.md", "dialects", table.String())
 }

@@ -37,7 +37,7 @@ type options struct {
 	usage, perChunkUsage, legacyMax bool
 	insecure                        bool
 	simulate                        bool
-	preflight                       bool
+	preflight, strict               bool
 	dialect                         string
 	conditions                      []string
 	serverMetrics                   bool
@@ -46,6 +46,7 @@ type options struct {
 	selftest                        bool
 	greedy                          bool // set by commands that compare answers
 	cacheSalt                       string
+	cacheReset                      bool
 
 	// load
 	loadOptions
@@ -104,7 +105,7 @@ func (o *options) bind(fs *pflag.FlagSet) []flagGroup {
 
 func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringArrayVarP(&o.models, "model", "m", nil, "`model` to ask for (default: the only one that /v1/models lists); given again: a mix of models or LoRA adapters")
-	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint")
+	fs.StringVarP(&o.url, "url", "u", "localhost:8000", "server: host:port, base URL, or the whole endpoint, whose path says its type")
 	fs.StringVar(&o.endpointType, "endpoint-type", "chat", "chat, completions, responses, or embeddings (whole answers: latency alone)")
 	fs.StringVar(&o.endpoint, "endpoint", "", "path in place of the type's own (as /v1/chat/completions, /v1/responses)")
 	fs.BoolVar(&o.streaming, "streaming", true, "ask for streams; false measures whole answers")
@@ -124,6 +125,8 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.StringVar(&o.dialect, "dialect", "", "how the server speaks (default: found out): "+strings.Join(target.Names(), ", "))
 	fs.StringArrayVar(&o.conditions, "condition", nil, "a fact about the server that it does not tell, as `name=value` (precision=fp8); may be given again")
 	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
+	fs.BoolVar(&o.strict, "strict", false, "end before the run if the server refuses a field of the request, instead of leaving it out")
+	fs.BoolVar(&o.cacheReset, "cache-reset", false, "empty the server's prefix cache before the run, where the dialect can, and verify by its cached tokens that it is empty")
 	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
 	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
 	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")
@@ -222,6 +225,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	if o.promptAs == "token-ids" && o.endpointType != string(openai.Completions) {
 		bad("--prompt-as token-ids: only --endpoint-type completions takes token ids for a prompt")
 	}
+	if o.strict && !o.preflight {
+		bad("--strict and --preflight=false exclude each other: only the questions before the run tell what the server refuses")
+	}
 	if o.gpuTelemetry != "" && o.gpuTelemetry != nvidiaSMI {
 		if u, err := url.Parse(o.gpuTelemetry); err != nil || u.Host == "" {
 			bad("--gpu-telemetry %s: give the URL of a DCGM exporter, or nvidia-smi", maskURL(o.gpuTelemetry))
@@ -304,7 +310,9 @@ func (o *options) endpointURL() (*url.URL, error) {
 	whole := strings.TrimRight(path, "/")
 	u.RawPath = ""
 	switch {
-	case strings.HasSuffix(base, whole): // the whole endpoint was given
+	case o.typeOfURL() != "": // the whole endpoint was given, with /v1 or, as Azure's, without
+		base, path = "", base
+	case strings.HasSuffix(base, whole):
 		base = strings.TrimSuffix(base, whole)
 	case strings.HasSuffix(base, "/v1") && strings.HasPrefix(path, "/v1/"):
 		base = strings.TrimSuffix(base, "/v1")
@@ -322,7 +330,7 @@ func (o *options) typeOfURL() openai.EndpointType {
 	}
 	path := strings.TrimRight(u.Path, "/")
 	for _, t := range openai.EndpointTypes() {
-		if strings.HasSuffix(path, t.Path()) {
+		if strings.HasSuffix(path, strings.TrimPrefix(t.Path(), "/v1")) {
 			return t
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -73,6 +72,9 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 		return s, nil
 	}
 	plan.Body, m.Dropped = s.answered.Body, s.answered.Dropped
+	if o.strict && len(m.Dropped) > 0 {
+		return s, strictError(m.Dropped)
+	}
 	for _, d := range s.answered.Dropped {
 		fmt.Fprintf(w.Stderr, "tokmark: the server refuses %s, so no request has it: %s\n", d.Field, d.Reason)
 	}
@@ -138,20 +140,26 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 		fmt.Fprintf(w.Stderr, "tokmark: %s closes its connections after an answer without saying so: each request gets a new one\n", s.dialect.Title)
 	}
 	if o.schema != nil {
-		format, err := s.dialect.ResponseFormat(o.schema.text)
+		field, format, err := s.dialect.ResponseFormat(plan.Type, o.schema.text)
 		if err != nil {
 			return usagef("--response-format: %w", err)
 		}
+		if plan.Body.Extra[field] != nil {
+			return usagef("--response-format is sent as %s, which --extra-inputs gives too: leave one of them out", field)
+		}
 		plan.Body.Extra = maps.Clone(plan.Body.Extra)
-		plan.Body.Extra["response_format"] = format
+		plan.Body.Extra[field] = format
 		plan.Check = o.schema.fits
 	}
 	clock := func() record.Time { return record.Time(time.Since(m.Origin)) } // read only during the run
 	if s.gpus, err = gpuScraper(o.gpuTelemetry, clock); err != nil {
 		return usage(err)
 	}
-	if o.preflight {
+	known := o.preflight || o.dialect != ""
+	if known {
 		plan.Body = s.dialect.Options(plan.Type, plan.Body)
+	}
+	if o.preflight {
 		var warnings []string
 		if m.Conditions, warnings, err = s.conditions(ctx, o); err != nil {
 			return usage(err)
@@ -162,7 +170,7 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 	} else if m.Conditions, err = target.DeclaredConditions(o.conditions); err != nil {
 		return usage(err)
 	}
-	if o.serverMetrics && (o.preflight || o.dialect != "") {
+	if o.serverMetrics && known {
 		if scraper, ok := s.server.Scraper(s.dialect, o.models[0], clock); ok {
 			if _, err := scraper.Scrape(ctx); err == nil {
 				s.metrics = scraper
@@ -275,7 +283,7 @@ func preflightError(ctx context.Context, endpoint string, err error, rec *record
 	}
 	e := &exitError{code: exitFailed, err: err}
 	switch {
-	case errors.Is(err, target.ErrStrict), rec == nil:
+	case rec == nil:
 	case rec.Status == 404:
 		e.hint = "is --url right, and the model's name? Requests go to " + maskURL(endpoint)
 	case rec.Status == 401 || rec.Status == 403:
@@ -284,4 +292,16 @@ func preflightError(ctx context.Context, endpoint string, err error, rec *record
 		e.hint = "--preflight=false measures all the same"
 	}
 	return e
+}
+
+// strictError names the fields that --strict wants accepted.
+func strictError(dropped []record.DroppedField) error {
+	var list []string
+	for _, d := range dropped {
+		list = append(list, d.Field+": "+d.Reason)
+	}
+	return &exitError{
+		code: exitUsage, err: fmt.Errorf("--strict: the server refuses %s", strings.Join(list, "; ")),
+		hint: "without --strict no request has what is refused, and the run says so",
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/tokmark/tokmark/bench"
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
-	"github.com/tokmark/tokmark/bench/target"
 	"github.com/tokmark/tokmark/workloads"
 )
 
@@ -55,6 +54,8 @@ func probe(ctx context.Context, w *world, o *options) error {
 		return usage(err)
 	}
 	o.tokenizer = "none" // there is nothing to be counted
+	// What the dialect can do is asked for, so that it is known to be accepted.
+	o.osl, o.cacheSalt = probeOutput, "tokmark-"+o.freshSalt()
 	known, err := o.settle(ctx, w, &plan, m)
 	if err != nil {
 		return err
@@ -64,11 +65,11 @@ func probe(ctx context.Context, w *world, o *options) error {
 	row("server", "%s", maskURL(endpoint.String()))
 	row("models", "%s", strings.Join(o.models, ", "))
 	row("dialect", "%s (%s)", m.Dialect, m.DialectBy)
-	printAbilities(row, known)
+	printAbilities(row, known, o.wants(o.probeLength(&plan), o.asksExact()).Exact)
 	fmt.Fprintln(&out)
 	printConditions(&out, m.Conditions)
 	if rec := known.answered.Record; rec != nil {
-		again, err := secondRequest(ctx, &plan, known)
+		again, err := secondRequest(ctx, o, &plan, known)
 		if err != nil {
 			return &exitError{code: exitFailed, err: err}
 		}
@@ -80,14 +81,14 @@ func probe(ctx context.Context, w *world, o *options) error {
 }
 
 // secondRequest asks once more over an open connection.
-func secondRequest(ctx context.Context, plan *bench.Plan, known *settled) (*record.Record, error) {
+func secondRequest(ctx context.Context, o *options, plan *bench.Plan, known *settled) (*record.Record, error) {
 	p, err := bench.NewProbe(*plan)
 	if err != nil {
 		return nil, err
 	}
 	defer p.Close()
 	ask := workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "Say hello again."}}, OutputTokens: 2 * probeOutput}
-	if ask.Extra, err = known.dialect.Fields(target.Ask{Exact: ask.OutputTokens, Timings: true}); err != nil {
+	if ask.Extra, err = known.dialect.Fields(o.wants(ask.OutputTokens, o.asksExact())); err != nil {
 		return nil, err
 	}
 	body, err := openai.Body(plan.Type, known.answered.Without(ask), plan.Body)
@@ -98,9 +99,10 @@ func secondRequest(ctx context.Context, plan *bench.Plan, known *settled) (*reco
 	return p.Send(ctx, body), nil
 }
 
-// printAbilities says what the dialect can do for a measurement.
-func printAbilities(row func(string, string, ...any), known *settled) {
-	d := known.dialect
+// printAbilities says what the dialect can do for a measurement, without what
+// the server refused; exact is the length of the answer that was asked for.
+func printAbilities(row func(string, string, ...any), known *settled, exact int) {
+	d, rec := known.dialect.Without(known.answered.Dropped), known.answered.Record
 	say := func(name, yes, no string, can bool) {
 		if can {
 			row(name, "%s", yes)
@@ -108,10 +110,29 @@ func printAbilities(row func(string, string, ...any), known *settled) {
 			row(name, "%s", no)
 		}
 	}
+	tried := rec != nil && rec.Outcome == record.OK
 	say("length", "answers of exactly N tokens can be asked for", "the length of an answer can be limited, not forced", d.CanExact())
-	say("cache", "the prefix cache can be emptied between runs", "the prefix cache cannot be emptied by a request", d.Reset.Path != "")
+	if tried && d.CanExact() && exact > 0 {
+		if got, ok := rec.OSL(); ok && got != int64(exact) {
+			row("", "but the answer has %d, where %d were asked for", got, exact)
+		}
+	}
+	say("cache", "the prefix cache can be emptied between runs (--cache-reset)", "the prefix cache cannot be emptied by a request", d.Reset.Path != "")
+	say("salt", "prefixes can be kept apart in the cache ("+d.CacheSalt+")", "no field keeps prefixes apart in the cache", d.CacheSalt != "")
 	say("metrics", "read during a run", "not read: the dialect has none, or they are not switched on", known.metrics != nil)
-	say("timings", "told per request ("+d.Timings+")", "not told per request", d.Timings != "")
+	switch {
+	case tried && rec.ServerTimings != nil:
+		row("timings", "told per request (%s)", rec.ServerTimings.Source)
+	case d.TellsTimings():
+		row("timings", "%s, where that is switched on", d.Timings)
+	case d.Timings != "":
+		row("timings", "not told in answers, and not read elsewhere (%s)", d.Timings)
+	default:
+		row("timings", "not told per request")
+	}
+	if !tried {
+		row("not tried", "what the server accepts: this is what its dialect has")
+	}
 	for _, f := range known.answered.Dropped {
 		row("refused", "%s: %s", f.Field, f.Reason)
 	}

@@ -161,6 +161,11 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 	if err := stopped(ctx); err != nil {
 		return "", err
 	}
+	if o.cacheReset {
+		if m.Cache.Reset, err = p.resetCache(ctx, w); err != nil {
+			return "", err
+		}
+	}
 	fillManifest(m, o, p.endpoint)
 
 	dir, err := o.runDir(m)

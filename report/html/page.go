@@ -126,7 +126,11 @@ func conditions(s *report.Summary) []fact {
 		{"workload", clean(m.Workload)}, {"load", phrase.Load(m.Load, phrase.Figure)}, {"tokens", phrase.Tokens(s)},
 	}
 	if m.Cache.Mode != "" {
-		out = append(out, fact{"prefix cache", clean(m.Cache.Mode)})
+		text := clean(m.Cache.Mode)
+		if m.Cache.Reset != nil {
+			text += "; " + phrase.CacheReset(m.Cache.Reset)
+		}
+		out = append(out, fact{"prefix cache", text})
 	}
 	if len(m.Goodput) > 0 {
 		out = append(out, fact{"objectives", phrase.Objectives(m.Goodput)})

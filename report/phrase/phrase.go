@@ -266,3 +266,17 @@ func Unit(unit string) string {
 	}
 	return unit
 }
+
+// CacheReset says that the prefix cache was emptied before a run, and whether
+// that is known to have worked.
+func CacheReset(r *record.CacheReset) string {
+	text := "emptied before the run by " + Clean(r.Request, 60)
+	switch {
+	case r.Verified:
+		return fmt.Sprintf("%s (verified: a prompt of %d tokens had %d cached before, %d after)", text, r.Prompt, r.Before, max(r.After, 0))
+	case r.Before.IsKnown():
+		return text + " (not verified: nothing hit before it)"
+	default:
+		return text + " (not verified: the server does not tell of hits)"
+	}
+}

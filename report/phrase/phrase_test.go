@@ -64,3 +64,15 @@ func TestObjectives(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+func TestCacheReset(t *testing.T) {
+	for want, r := range map[string]record.CacheReset{
+		"emptied before the run by POST /x (verified: a prompt of 600 tokens had 592 cached before, 0 after)": {Request: "POST /x", Prompt: 600, Before: 592, After: record.Unknown, Verified: true},
+		"emptied before the run by POST /x (not verified: nothing hit before it)":                             {Request: "POST /x", Prompt: 600},
+		"emptied before the run by POST /x (not verified: the server does not tell of hits)":                  {Request: "POST /x", Before: record.Unknown, After: record.Unknown},
+	} {
+		if got := CacheReset(&r); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/phrase"
 )
 
 // blockKey is the width of the keys in the blocks after the tables.
@@ -229,6 +230,9 @@ func (p *page) cache(s *report.Summary) {
 	var parts []string
 	if c.Mode != "" {
 		parts = append(parts, clean(c.Mode, 40))
+	}
+	if reset := s.Manifest.Cache.Reset; reset != nil {
+		parts = append(parts, phrase.CacheReset(reset))
 	}
 	if c.HitRate != nil {
 		text := share(*c.HitRate) + " of input tokens hit by usage"
