@@ -314,6 +314,16 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 	if w.Source, err = o.withModels(w.Source); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
+	if o.tokenizer == "server" {
+		// Its /tokenize is not called beside a measurement.
+		n := max(int(o.requestCount), int(o.sessions), w.all)
+		if n == 0 {
+			return nil, errors.Join(errors.New("--tokenizer server counts the prompts before the run: say how many there are by --request-count"), w.close())
+		}
+		if w.Source, err = workloads.NewAhead(w.Source, n, int(o.warmup)); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
 	exact := o.asksExact()
 	w.Source = adjusted{Source: w.Source, limit: int(math.Round(o.osl)), delay: o.delayRatio, fields: func(r workloads.Request) (workloads.Request, error) {
 		fields, err := known.dialect.Fields(o.wants(r.OutputTokens, exact))
