@@ -17,7 +17,7 @@ func decode(events ...string) *record.Record {
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Streaming = true
 	var a Answer
-	a.Reset(rec, Chat, true)
+	a.Reset(rec, Chat, KeepOutput)
 	for i, e := range events {
 		name, data, named := strings.Cut(e, "|")
 		if !named {
@@ -206,7 +206,7 @@ func TestUnterminated(t *testing.T) {
 	} {
 		rec := record.New(record.PhaseMeasure, 0)
 		var a Answer
-		a.Reset(rec, Chat, false)
+		a.Reset(rec, Chat, 0)
 		a.Event(nil, []byte(word), 10, 0, false)
 		a.Unterminated([]byte(c.name), []byte(c.data), 20, 0, true)
 		a.Close()
@@ -219,7 +219,7 @@ func TestUnterminated(t *testing.T) {
 func TestChunks(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, true)
+	a.Reset(rec, Chat, KeepOutput)
 	more := []bool{
 		a.Event(nil, []byte(delta(`"role":"assistant"`)), 5, 0, false),
 		a.Event(nil, []byte(word), 10, 3, false),
@@ -370,7 +370,7 @@ func TestWhole(t *testing.T) {
 			rec := record.New(record.PhaseMeasure, 0)
 			rec.Streaming, rec.Start = streaming, 0
 			var a Answer
-			a.Reset(rec, Chat, true)
+			a.Reset(rec, Chat, KeepOutput)
 			a.Whole([]byte(c.body), 50, 7)
 			a.Close()
 			if rec.Outcome != c.want || len(rec.Chunks) != c.chunks || rec.Streamed || rec.Events != 0 {
@@ -404,7 +404,7 @@ func TestWhole(t *testing.T) {
 func TestCloseAfterFailure(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, false)
+	a.Reset(rec, Chat, 0)
 	a.Event(nil, []byte(word), 10, 0, false)
 	rec.Fail(record.IdleTimeout, record.Failure{Message: "silence"})
 	a.Close()
@@ -427,7 +427,7 @@ func TestReset(t *testing.T) {
 		for _, list := range [][]string{events, second} {
 			rec := record.New(record.PhaseMeasure, 0)
 			rec.Streaming = true
-			a.Reset(rec, Chat, true)
+			a.Reset(rec, Chat, KeepOutput)
 			for i, e := range list {
 				a.Event(nil, []byte(e), record.Time(10*(i+1)), uint32(i), false)
 			}
@@ -454,7 +454,7 @@ func TestNoAllocations(t *testing.T) {
 		rec := record.New(record.PhaseMeasure, 0)
 		rec.Chunks = make(record.Chunks, 0, 2000)
 		var a Answer
-		a.Reset(rec, Chat, false)
+		a.Reset(rec, Chat, 0)
 		a.byUsage = make([]uint16, 0, 2000)
 		a.Event(nil, data, 0, 0, false)
 		if n := testing.AllocsPerRun(1000, func() { a.Event(nil, data, 0, 0, false) }); n != 0 {
@@ -467,7 +467,7 @@ func BenchmarkEvent(b *testing.B) {
 	data := []byte(`{"id":"gen-1","object":"chat.completion.chunk","created":1700000000,"model":"demo-8b","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`)
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, false)
+	a.Reset(rec, Chat, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		rec.Chunks = rec.Chunks[:0]
@@ -612,7 +612,7 @@ func FuzzEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rec := record.New(record.PhaseMeasure, 0)
 		var a Answer
-		a.Reset(rec, Chat, true)
+		a.Reset(rec, Chat, KeepOutput)
 		a.Event(nil, data, 1, 0, false)
 		early := rec.Outcome
 		a.Close()

@@ -19,11 +19,11 @@ func both(t interface {
 	t.Helper()
 	var with, without Answer
 	got, want := record.New(record.PhaseMeasure, 0), record.New(record.PhaseMeasure, 0)
-	with.Reset(got, Chat, false)
-	without.Reset(want, Chat, false)
+	with.Reset(got, Chat, 0)
+	without.Reset(want, Chat, 0)
 	for i, e := range events {
 		without.like.wait = 1 << 30
-		if !with.ended && with.like.matches(e) {
+		if !with.ended && with.matches(e) {
 			matched++
 		}
 		at, lag, same := record.Time(10*i), uint32(i), i%3 == 2
@@ -95,7 +95,7 @@ func TestPatternsAreUsed(t *testing.T) {
 // A server whose every event differs elsewhere is not parsed twice for it.
 func TestPatternsGiveUp(t *testing.T) {
 	var a Answer
-	a.Reset(record.New(record.PhaseMeasure, 0), Chat, false)
+	a.Reset(record.New(record.PhaseMeasure, 0), Chat, 0)
 	learnt := 0
 	for i := range 1000 {
 		before := a.like.patience

@@ -32,7 +32,7 @@ func replay(t testing.TB, body io.Reader, streaming bool, seen func(e sse.Event)
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Streaming, rec.Start = streaming, 0
 	var a Answer
-	a.Reset(rec, Chat, true)
+	a.Reset(rec, Chat, KeepOutput)
 	d := sse.NewReader(body, tick(), 0)
 	if b, err := d.Peek(); err == nil && b == '{' {
 		whole, stamp, err := d.Whole(0)
@@ -418,7 +418,7 @@ func TestCases(t *testing.T) {
 func TestBrokenStream(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, false)
+	a.Reset(rec, Chat, 0)
 	broken := errors.New("connection reset")
 	d := sse.NewReader(io.MultiReader(
 		strings.NewReader("data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":1}}\n\ndata: {"),
