@@ -414,6 +414,35 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// Streams with log-probabilities and nothing else that counts: one entry is a
+// token, those of characters held back and the end token included.
+func TestLogProbs(t *testing.T) {
+	for name, want := range map[string]struct {
+		text   string
+		output record.Count
+		chunks []uint16
+	}{
+		"chat":        {"Sure 🐋 and \"so\" on", 9, []uint16{1, 2, 5}},
+		"completions": {" A B C D", 4, []uint16{1, 2, 1}},
+	} {
+		body, err := os.ReadFile("testdata/logprobs/" + name + ".sse")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _ := replay(t, bytes.NewReader(body), true, nil)
+		var chunks []uint16
+		for _, c := range rec.Chunks {
+			chunks = append(chunks, c.Tokens)
+		}
+		if rec.Outcome != record.OK || rec.Tokens.Source != record.SourceLogProbs || rec.Tokens.Output != want.output || rec.Output[0].Text != want.text {
+			t.Errorf("%s: %s, tokens %+v, text %q; want %+v", name, rec.Outcome, rec.Tokens, rec.Output[0].Text, want)
+		}
+		if d := cmp.Diff(want.chunks, chunks); d != "" {
+			t.Errorf("%s: tokens by chunk (-want +got)\n%s", name, d)
+		}
+	}
+}
+
 // An error of the connection is the caller's to tell; what came before stays.
 func TestBrokenStream(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
