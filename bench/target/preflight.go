@@ -21,6 +21,8 @@ type Preflight struct {
 	// Request is one as the run sends them, with its own extra fields.
 	Request workloads.Request
 	Body    openai.BodyOptions
+	// Tokenizer tells that the run can count the tokens of answers itself.
+	Tokenizer bool
 	// Strict makes it an error if the server refuses a field.
 	Strict bool
 	// Send carries one body and returns its record, with the server's words
@@ -263,7 +265,7 @@ func (a *attempt) check() {
 	switch {
 	case want <= 0:
 	case !known:
-		if a.settled.Body.Stream {
+		if a.settled.Body.Stream && !a.Tokenizer {
 			a.settled.Warnings = append(a.settled.Warnings, "the answer tells no token counts: give a tokenizer")
 		}
 	case got > want:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tokmark/tokmark/bench/collect"
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
@@ -269,6 +271,23 @@ type counter struct {
 	perWord           float64 // tokens a word, where nothing counts
 	// check, if not nil, tells after some counting whether it went well.
 	check func() error
+}
+
+// tokenizer counts the tokens of answers as c does, until ctx is done.
+func (c counter) tokenizer(ctx context.Context) collect.Tokenizer {
+	switch {
+	case c.Counter == nil:
+		return collect.Tokenizer{}
+	case c.check == nil:
+		return collect.Tokenizer{Source: record.SourceTokenizer, Count: func(text string) (int, bool) { return c.Count(text), true }}
+	}
+	return collect.Tokenizer{Source: record.SourceServer, Count: func(text string) (int, bool) {
+		if ctx.Err() != nil || c.check() != nil {
+			return 0, false
+		}
+		n := c.Count(text)
+		return n, c.check() == nil
+	}}
 }
 
 // work makes the requests and describes them in the manifest.
