@@ -296,11 +296,13 @@ func TestTokensWithoutUsage(t *testing.T) {
 	for _, tt := range []struct {
 		name, tokenizer, endpoint, level string
 		source                           record.Source
+		breaks                           bool // /tokenize, once the measurement has begun
 	}{
-		{"tokenizer", "cl100k_base", "chat", "raw", record.SourceTokenizer},
-		{"server", "server", "chat", "records", record.SourceServer},
-		{"server, completions", "server", "completions", "raw", record.SourceServer},
-		{"none", "none", "chat", "records", record.SourceNone},
+		{"tokenizer", "cl100k_base", "chat", "raw", record.SourceTokenizer, false},
+		{"server", "server", "chat", "records", record.SourceServer, false},
+		{"server, completions", "server", "completions", "raw", record.SourceServer, false},
+		{"server that breaks", "server", "chat", "records", record.SourceNone, true},
+		{"none", "none", "chat", "records", record.SourceNone, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var sent, during, after atomic.Int64 // of the measurement; questions for tokens
@@ -314,6 +316,10 @@ func TestTokensWithoutUsage(t *testing.T) {
 						during.Add(1)
 					default:
 						after.Add(1)
+						if tt.breaks {
+							http.Error(w, "gone", http.StatusInternalServerError)
+							return
+						}
 					}
 					sim.ServeHTTP(w, r)
 				})
@@ -340,13 +346,13 @@ func TestTokensWithoutUsage(t *testing.T) {
 					want.Reasoning = tr.ReasoningTokens
 					reasoned++
 				}
-				switch tt.tokenizer {
-				case "cl100k_base":
+				switch tt.source {
+				case record.SourceTokenizer:
 					want.Output = record.Count(cl100k.Count(r.Output[0].Text))
 					if tr.ReasoningTokens > 0 {
 						want.Reasoning = record.Count(cl100k.Count(r.Output[0].Reasoning))
 					}
-				case "none":
+				case record.SourceNone:
 					want.Output, want.Reasoning = record.Unknown, record.Unknown
 				}
 				if d := cmp.Diff(want, r.Tokens); d != "" {
@@ -368,11 +374,14 @@ func TestTokensWithoutUsage(t *testing.T) {
 			if d := cmp.Diff([]report.TokenSource{{Source: tt.source, Count: 12}}, s.Tokens); d != "" {
 				t.Errorf("token sources (-want +got)\n%s", d)
 			}
-			if advised := strings.Contains(stderr, "give a tokenizer"); advised != (tt.source == record.SourceNone) {
+			if advised := strings.Contains(stderr, "give a tokenizer"); advised != (tt.tokenizer == "none") {
 				t.Errorf("a tokenizer is asked for: %v; stderr: %s", advised, stderr)
 			}
 			if strings.Contains(stdout, report.ShortOutput) {
 				t.Errorf("a count from text is taken for the server's word:\n%s", stdout)
+			}
+			if broken := strings.Contains(stderr, "answers without usage have no token count"); broken != tt.breaks || tt.breaks && after.Load() != 1 {
+				t.Errorf("it is said that counting failed: %v, after %d questions; stderr: %s", broken, after.Load(), stderr)
 			}
 			if during.Load() > 0 || (after.Load() >= 12) != (tt.source == record.SourceServer) {
 				t.Errorf("the server was asked to count %d times while it was measured, and %d times after", during.Load(), after.Load())

@@ -68,7 +68,7 @@ func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
 	fs.StringVar(&o.oslDistribution, "osl-distribution", "normal", "of the output tokens, as --isl-distribution")
 	fs.StringVar(&o.sequenceDistribution, "sequence-distribution", "", "`mixture` of input and output lengths, as \"256,128:60;512|50,256|20:40\" (percent, 100 in all; |stddev); in place of --isl and --osl")
 	fs.StringVar(&o.promptAs, "prompt-as", "text", "text, or token-ids (completions): of exact length without a tokenizer")
-	fs.StringVar(&o.tokenizer, "tokenizer", "", "`PATH` of a tokenizer.json, cl100k_base, o200k_base, server (its /tokenize), or none (default: calibrate by the server's own counts)")
+	fs.StringVar(&o.tokenizer, "tokenizer", "", "what counts prompts, and answers that tell no count: `PATH` of a tokenizer.json, cl100k_base, o200k_base, server (its /tokenize), or none (default: calibrate by the server's own counts)")
 	fs.IntVar(&o.entries, "num-dataset-entries", 0, "number of different prompts, which then start over (default: no end of new ones)")
 	fs.IntVar(&o.systemTokens, "shared-system-prompt-length", 0, "tokens of a system prompt that all requests share")
 	fs.IntVar(&o.contextTokens, "user-context-prompt-length", 0, "tokens of a text of its own in front of each session")
