@@ -54,11 +54,10 @@ func (c *Collector) Snapshot() Snapshot {
 }
 
 // Collect hands every record of in to keep until in is closed, and then those
-// that had to wait to be counted, which are lost if the process is killed before.
-// It returns the
-// first error of keep; records that come after it are still taken off in, so
-// that the run can end, and counted, but no longer kept. failed, if not nil, is
-// called once at that error.
+// that had to wait to be counted: they are lost if the process is killed before.
+// It returns the first error of keep; records that come after it are still taken
+// off in, so that the run can end, and counted, but no longer kept. failed, if
+// not nil, is called once at that error.
 func (c *Collector) Collect(in <-chan *record.Record, keep Keeper, failed func(error)) error {
 	var (
 		snap      Snapshot
