@@ -84,10 +84,9 @@ func newExchanger(p *Plan, clock func() record.Time, maxConns int) *exchanger {
 }
 
 // do carries one request and fills the record up to its end, with the text of
-// the answer if the plan or keepOutput says so. It calls output when the first
-// output is there, if any comes. Cancelling ctx ends it with the context's
-// cause.
-func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body []byte, keepOutput bool, output func()) {
+// the answer for what keep says. It calls output when the first output is there,
+// if any comes. Cancelling ctx ends it with the context's cause.
+func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body []byte, keep openai.Keep, output func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	draining := false
 	defer func() {
@@ -120,7 +119,7 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 		x.fail(ctx, rec, err, trace.Stage())
 		return
 	}
-	draining = x.read(ctx, cancel, rec, resp, trace, keepOutput || x.plan.KeepOutput, output)
+	draining = x.read(ctx, cancel, rec, resp, trace, keep, output)
 	trace.Fill(rec)
 	if wall, ok := trace.FirstArrival(); ok {
 		rec.FirstByte = min(max(x.wall.Offset(wall), rec.Start), rec.FirstByte)
@@ -135,7 +134,7 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 
 // read takes the answer in and sets the record's end and outcome. draining: the
 // body is still being drained, and cancel will be called after that.
-func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, rec *record.Record, resp *http.Response, trace *transport.Trace, keepOutput bool, output func()) (draining bool) {
+func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, rec *record.Record, resp *http.Response, trace *transport.Trace, keep openai.Keep, output func()) (draining bool) {
 	rec.Status = resp.StatusCode
 	rec.Conn.Protocol = resp.Proto
 	var idle *time.Timer
@@ -177,7 +176,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 		rec.End = x.clock()
 		rec.Fail(record.BadEncoding, record.Failure{Stage: "headers", Message: "the answer is encoded with " + encoding + ", which was not asked for: a stream that is compressed on its way has no times"})
 	default:
-		s.answer.Reset(rec, x.plan.Type, keepOutput)
+		s.answer.Reset(rec, x.plan.Type, keep)
 		if x.readAnswer(ctx, rec, resp.Header, s, output) && !s.reader.Ended() {
 			return drain(resp, cancel)
 		}

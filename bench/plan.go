@@ -76,6 +76,9 @@ type Plan struct {
 
 	// KeepOutput keeps the text of the answers in the records.
 	KeepOutput bool
+	// KeepUncounted keeps the text of answers that tell no number of tokens, for
+	// a tokenizer to count; see record.Record.Uncounted.
+	KeepUncounted bool
 	// Check, if set, judges the text of each answer that went well. It must be
 	// safe for concurrent use.
 	Check func(text string) bool

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 )
 
@@ -37,7 +38,7 @@ func (p *Probe) Send(ctx context.Context, body []byte) *record.Record {
 	n := p.n.Add(1) - 1
 	rec := record.New(record.PhaseWarmup, n)
 	rec.Due, rec.Model, rec.Streaming = p.clock(), p.plan.Body.Model, p.plan.Body.Stream
-	p.x.do(ctx, rec, p.plan.RequestIDPrefix+"p"+strconv.FormatInt(n, 10), body, true, func() {})
+	p.x.do(ctx, rec, p.plan.RequestIDPrefix+"p"+strconv.FormatInt(n, 10), body, openai.KeepOutput, func() {})
 	return rec
 }
 

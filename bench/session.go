@@ -39,7 +39,7 @@ func (s *session) carry(ctx context.Context) {
 	for {
 		rec := s.newRecord()
 		more := s.turn+1 < len(turns)
-		s.exchange(ctx, rec, more)
+		s.exchange(ctx, rec, s.keep(more))
 		s.ended = rec.End
 		if more && rec.Outcome == record.OK {
 			request = withAnswer(request, rec.Output, turns[s.turn+1])
@@ -71,8 +71,21 @@ func (s *session) carry(ctx context.Context) {
 	}
 }
 
+// keep says what the text of the turn's answer is needed for. more: there is a
+// turn after it.
+func (s *session) keep(more bool) openai.Keep {
+	var keep openai.Keep
+	if more || s.plan.KeepOutput || s.plan.Check != nil {
+		keep |= openai.KeepOutput
+	}
+	if s.plan.KeepUncounted {
+		keep |= openai.KeepUncounted
+	}
+	return keep
+}
+
 // exchange sends the turn and waits for its answer.
-func (s *session) exchange(ctx context.Context, rec *record.Record, keepOutput bool) {
+func (s *session) exchange(ctx context.Context, rec *record.Record, keep openai.Keep) {
 	id := s.plan.RequestIDPrefix + string(s.phase[0]) + strconv.FormatInt(s.i, 10)
 	if len(s.session.Turns) > 1 {
 		id += "." + strconv.Itoa(s.turn)
@@ -87,7 +100,7 @@ func (s *session) exchange(ctx context.Context, rec *record.Record, keepOutput b
 			s.leavePrefill()
 		}
 	}
-	s.x.do(ctx, rec, id, s.body, keepOutput || s.plan.Check != nil, leave)
+	s.x.do(ctx, rec, id, s.body, keep, leave)
 	leave()
 	if s.plan.Check != nil && rec.Outcome == record.OK {
 		ok := len(rec.Output) > 0 && s.plan.Check(rec.Output[0].Text)

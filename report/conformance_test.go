@@ -139,7 +139,7 @@ func (c *conformanceCase) run() (*record.Manifest, []*record.Record) {
 		r.Start = record.Time(in.StartNS - base)
 		r.End = r.Start
 		var a openai.Answer
-		a.Reset(r, endpoint, false)
+		a.Reset(r, endpoint, 0)
 		for _, msg := range in.Responses {
 			r.End = record.Time(msg.RecvNS - base)
 			if !c.Streaming {

@@ -167,6 +167,14 @@ func TestVerdictAndWarnings(t *testing.T) {
 				rs[0].ExactOutput, rs[0].AskedOutput = true, 32
 				return rs
 			}},
+		{name: "a count from the text does not prove a short output", codes: []string{report.NoUsage}, level: report.Valid,
+			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record {
+				for _, r := range rs {
+					r.Tokens.Source, r.Usage = record.SourceTokenizer, record.NoUsage
+				}
+				rs[0].ExactOutput, rs[0].AskedOutput = true, 32
+				return rs
+			}},
 		{name: "a limit that was not reached is no short output", level: report.Valid,
 			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record {
 				rs[0].AskedOutput = 32

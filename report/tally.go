@@ -366,8 +366,9 @@ func (t *tally) addOddities(r *record.Record, osl int64, oslKnown bool) {
 	when(&t.missingDone, r.Streamed && !r.Done)
 	when(&t.afterDone, r.AfterDone)
 	when(&t.usageFell, slices.Contains(r.Notes, "usage_fell"))
-	when(&t.exact, r.ExactOutput && r.AskedOutput.IsKnown() && oslKnown)
-	when(&t.short, r.ExactOutput && r.AskedOutput.IsKnown() && oslKnown && osl < int64(r.AskedOutput))
+	exact := r.ExactOutput && r.AskedOutput.IsKnown() && oslKnown && !r.Tokens.Source.FromText()
+	when(&t.exact, exact)
+	when(&t.short, exact && osl < int64(r.AskedOutput))
 	if !r.Streamed {
 		return
 	}
@@ -423,9 +424,7 @@ func (t *tally) errorGroups() []ErrorGroup {
 
 func (t *tally) tokenSources() []TokenSource {
 	var out []TokenSource
-	for _, src := range []record.Source{
-		record.SourceUsage, record.SourceTokenIDs, record.SourceTokenizer, record.SourceServer, record.SourceNone,
-	} {
+	for _, src := range record.Sources {
 		if n := t.sources[src]; n > 0 {
 			out = append(out, TokenSource{src, n})
 		}

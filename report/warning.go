@@ -238,7 +238,7 @@ var rules = []rule{
 			}
 			return "Token counts come from different sources: " + strings.Join(parts, ", ") + ".", Suspect
 		}},
-	{UsageFell, "The server's running token counts are wrong; give a tokenizer.",
+	{UsageFell, "The server's running token counts are wrong; do not ask for usage, and give a tokenizer.",
 		func(t *tally, _ *Summary) (string, Level) {
 			if t.usageFell == 0 {
 				return "", Valid

@@ -38,6 +38,10 @@ type Snapshot struct {
 // Collector receives the records of one run. Snapshot is safe for concurrent
 // use; Collect runs once.
 type Collector struct {
+	// Tokenizer counts what the answers do not tell, before they are kept. It is
+	// to be set before Collect.
+	Tokenizer Tokenizer
+
 	last atomic.Pointer[Snapshot]
 }
 
@@ -49,10 +53,11 @@ func (c *Collector) Snapshot() Snapshot {
 	return Snapshot{}
 }
 
-// Collect hands every record of in to keep until in is closed. It returns the
-// first error of keep; records that come after it are still taken off in, so
-// that the run can end, and counted, but no longer kept. failed, if not nil, is
-// called once at that error.
+// Collect hands every record of in to keep until in is closed, and then those
+// that had to wait to be counted: they are lost if the process is killed before.
+// It returns the first error of keep; records that come after it are still taken
+// off in, so that the run can end, and counted, but no longer kept. failed, if
+// not nil, is called once at that error.
 func (c *Collector) Collect(in <-chan *record.Record, keep Keeper, failed func(error)) error {
 	var (
 		snap      Snapshot
@@ -61,6 +66,7 @@ func (c *Collector) Collect(in <-chan *record.Record, keep Keeper, failed func(e
 		renew     = time.NewTicker(snapshotEvery)
 		keepErr   error
 		dirty     bool
+		late      []*record.Record // to be counted when the run is over
 	)
 	defer flush.Stop()
 	defer renew.Stop()
@@ -70,6 +76,13 @@ func (c *Collector) Collect(in <-chan *record.Record, keep Keeper, failed func(e
 			if failed != nil {
 				failed(err)
 			}
+		}
+	}
+	write := func(r *record.Record) {
+		c.Tokenizer.count(r)
+		if keepErr == nil {
+			check(keep.Write(r))
+			dirty = true
 		}
 	}
 	publish := func() {
@@ -83,14 +96,18 @@ func (c *Collector) Collect(in <-chan *record.Record, keep Keeper, failed func(e
 		case r, ok := <-in:
 			if !ok {
 				publish()
+				for _, r := range late {
+					write(r)
+				}
 				if keepErr == nil {
 					check(keep.Flush())
 				}
 				return keepErr
 			}
-			if keepErr == nil {
-				check(keep.Write(r))
-				dirty = true
+			if c.Tokenizer.waits(r) {
+				late = append(late, r)
+			} else {
+				write(r)
 			}
 			snap.add(r, ttft, itl)
 		case <-flush.C:

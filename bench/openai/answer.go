@@ -25,6 +25,15 @@ const (
 	keepParser = 1 << 20 // Reset drops buffers that a larger answer has grown
 )
 
+// Keep says for what the text of an answer is kept; the zero value for
+// nothing.
+type Keep uint8
+
+const (
+	KeepOutput    Keep = 1 << iota // in Record.Output
+	KeepUncounted                  // in Record.Uncounted, if the answer tells no count
+)
+
 // Answer decodes one answer of a server into a record. What counts as output,
 // success and a token count is set down in the methods Event and Close. It
 // holds buffers to be used again: Reset makes it ready for the next answer. It
@@ -40,18 +49,18 @@ type Answer struct {
 	finished bool // a finish reason came
 	choices  int  // highest choice index + 1
 
-	// Tokens by event. Which of the two ways holds is known only at the end.
-	byUsage []uint16     // differences of the running usage
-	counted record.Count // running usage at the last event with output
-	running record.Count // running usage at the last event with a choice
-	grew    bool         // so far it grew with every event with output
-	ids     record.Count // sum of token ids
-	hasIDs  bool         // so far every event with output had token ids
-	cacheN  record.Count // llama.cpp's timings.cache_n
+	// Tokens by event. Which of the three ways holds is known only at the end.
+	byUsage  []uint16     // differences of the running usage
+	counted  record.Count // running usage at the last event with output
+	running  record.Count // running usage at the last event with a choice
+	grew     bool         // so far it grew with every event with output
+	ids      listed
+	logProbs listed
+	cacheN   record.Count // llama.cpp's timings.cache_n
 
 	told phases // the last ones
 
-	keep   bool
+	keep   Keep
 	output []texts
 	like   pattern // what the events look like
 }
@@ -59,20 +68,39 @@ type Answer struct {
 // texts is the output of one choice so far.
 type texts struct{ text, reasoning, tools []byte }
 
-// Reset makes a ready for an answer that goes to rec. The text of the output is
-// kept in rec.Output only if keepOutput says so. Chat and completions are told
-// apart by their fields, so of says no more than that it is one of the two.
+// listed counts tokens that the events list one by one.
+type listed struct {
+	sum     record.Count // over all events
+	counted record.Count // sum at the last event with output
+	missing bool         // an event with output brought none
+}
+
+// next returns how many came since the last event with output, at the next.
+func (l *listed) next() record.Count {
+	n := l.sum - l.counted
+	l.counted = l.sum
+	l.missing = l.missing || n == 0
+	return n
+}
+
+// has reports whether all of an answer with output are there.
+func (l *listed) has() bool { return l.counted > 0 && !l.missing }
+
+// Reset makes a ready for an answer that goes to rec, and says what its text is
+// kept for. Chat and completions are told apart by their fields, so of says no
+// more than that it is one of the two.
 //
 // The Answer fills what the answer tells: Streamed, FirstEvent, Outcome,
 // Failure, Chunks, Events and the places among them, FinishReasons, Done,
-// Notes, ResponseModel, Tokens, Usage, ServerTimings, Output. The rest is the caller's; of
-// that, Streaming and AskedOutput must be set before the first event.
-func (a *Answer) Reset(rec *record.Record, of EndpointType, keepOutput bool) {
+// Notes, ResponseModel, Tokens, Usage, ServerTimings, Output, Uncounted. The rest
+// is the caller's; of that, Streaming and AskedOutput must be set before the
+// first event.
+func (a *Answer) Reset(rec *record.Record, of EndpointType, keep Keep) {
 	b := Answer{
-		rec: rec, of: of, keep: keepOutput,
+		rec: rec, of: of, keep: keep,
 		parser: a.parser, byUsage: a.byUsage[:0], output: a.output[:0],
 		counted: 0, running: record.Unknown, grew: true,
-		hasIDs: true, cacheN: record.Unknown, like: a.like.forgotten(),
+		cacheN: record.Unknown, like: a.like.forgotten(),
 	}
 	if a.parsed > keepParser {
 		b.parser, b.byUsage, b.output, b.like = fastjson.Parser{}, nil, nil, pattern{}
@@ -113,8 +141,9 @@ func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead b
 		rec.Done, a.ended = true, true
 		return false
 	}
-	if !isError && !a.keep && a.like.matches(data) && a.like.model == rec.ResponseModel {
-		a.chunk(a.like.kind, 0, a.like.choice, at, lag, sameRead)
+	if text, ok := a.like.text(data); ok && !isError && a.like.model == rec.ResponseModel {
+		a.plain(text)
+		a.chunk(a.like.kind, a.like.choice, at, lag, sameRead)
 		a.place(place, a.like.kind)
 		return true
 	}
@@ -139,7 +168,7 @@ func (a *Answer) Event(name, data []byte, at record.Time, lag uint32, sameRead b
 	default:
 		if kind := a.object(v, data, at, lag, sameRead); kind.Output() {
 			a.place(place, kind)
-			if !a.keep && !a.ended {
+			if !a.ended {
 				a.learn(data, kind)
 			}
 		}
@@ -214,11 +243,11 @@ func (a *Answer) Close() {
 	a.ended = true
 	a.settleTokens()
 	rec.ServerTimings = a.told.record()
-	if a.keep {
-		rec.Output = nil
-		for _, o := range a.output {
-			rec.Output = append(rec.Output, record.Output{Text: string(o.text), Reasoning: string(o.reasoning), Tools: string(o.tools)})
-		}
+	if a.keep&KeepOutput != 0 {
+		rec.Output = a.outputs()
+	}
+	if a.keep&KeepUncounted != 0 && !rec.Tokens.Output.IsKnown() && a.allText() {
+		rec.Uncounted = a.outputs()
 	}
 	switch {
 	case rec.Outcome != "":
@@ -275,7 +304,7 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 
 	var (
 		kind, k record.Kind
-		ids, n  int
+		n       counts
 		failed  string // finish reason that says so
 		from    = -1   // choice of the output
 	)
@@ -283,9 +312,10 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 	for i, c := range list {
 		index := choiceIndex(c, i)
 		a.choices = max(a.choices, index+1)
-		k, n = a.choice(c, index)
+		k, n = choice(c, a.texts(index))
 		kind |= k
-		ids += n
+		a.ids.sum += n.ids
+		a.logProbs.sum += n.logProbs
 		if k != 0 && from < 0 {
 			from = index
 		}
@@ -298,7 +328,7 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 	}
 	a.usage(v, len(list) > 0)
 	if kind != 0 {
-		kind = a.chunk(kind, ids, from, at, lag, sameRead)
+		kind = a.chunk(kind, from, at, lag, sameRead)
 	}
 	if failed != "" {
 		a.ended = true
@@ -334,14 +364,10 @@ func choiceIndex(c *fastjson.Value, place int) int {
 }
 
 // chunk appends an event with output to the record, and returns its kind with
-// the flag about its arrival.
-func (a *Answer) chunk(kind record.Kind, ids, choice int, at record.Time, lag uint32, sameRead bool) record.Kind {
+// the flag about its arrival. What the event says of tokens has been read.
+func (a *Answer) chunk(kind record.Kind, choice int, at record.Time, lag uint32, sameRead bool) record.Kind {
 	rec := a.rec
-	a.tokens(ids)
-	tokens := uint16(record.UnknownTokens)
-	if ids > 0 {
-		tokens = small(record.Count(ids))
-	}
+	tokens := a.tokens()
 	if sameRead {
 		kind |= record.SameRead
 	}
@@ -375,7 +401,7 @@ func (a *Answer) finish(choice int, reason []byte) {
 
 // texts is where the output of a choice is kept; nil: it is not.
 func (a *Answer) texts(choice int) *texts {
-	if !a.keep {
+	if a.keep == 0 {
 		return nil
 	}
 	for len(a.output) <= choice {
@@ -390,17 +416,51 @@ func (a *Answer) texts(choice int) *texts {
 	return &a.output[choice]
 }
 
+// outputs returns the text that was kept.
+func (a *Answer) outputs() []record.Output {
+	var out []record.Output
+	for _, o := range a.output {
+		out = append(out, record.Output{Text: string(o.text), Reasoning: string(o.reasoning), Tools: string(o.tools)})
+	}
+	return out
+}
+
+// allText reports whether there is output, and its text is all that the model
+// wrote. It is not where a function was called: how the model writes that down
+// does not come with the answer.
+func (a *Answer) allText() bool {
+	var kind record.Kind
+	for i := range a.rec.Chunks {
+		kind |= a.rec.Chunks[i].Kind
+	}
+	return kind&(record.KindText|record.KindReasoning) != 0 && kind&(record.KindTool|record.KindRefusal|record.KindVector) == 0
+}
+
+// plain keeps the text of an event that matched the pattern.
+func (a *Answer) plain(text []byte) {
+	switch out := a.texts(a.like.choice); {
+	case out == nil:
+	case a.like.kind&record.KindText != 0:
+		out.text = append(out.text, text...)
+	case a.like.kind&record.KindReasoning != 0:
+		out.reasoning = append(out.reasoning, text...)
+	}
+}
+
+// counts are the tokens that one choice of an event lists.
+type counts struct{ ids, logProbs record.Count }
+
 // choice takes one entry of choices, and returns the kinds of output in it and
-// its number of token ids.
-func (a *Answer) choice(c *fastjson.Value, index int) (kind record.Kind, ids int) {
-	ids = len(c.GetArray("token_ids"))
+// the tokens that it lists. It appends the text to out, if that is not nil.
+func choice(c *fastjson.Value, out *texts) (kind record.Kind, n counts) {
+	ids := len(c.GetArray("token_ids"))
 	if ids == 0 {
 		ids = len(c.GetArray("output_ids"))
 	}
 	if ids > 0 {
 		kind |= record.KindTokenIDs
 	}
-	out := a.texts(index)
+	n = counts{record.Count(ids), logProbs(c.Get("logprobs"))}
 	if text := c.GetStringBytes("text"); len(text) > 0 {
 		kind |= record.KindText
 		if out != nil {
@@ -410,7 +470,7 @@ func (a *Answer) choice(c *fastjson.Value, index int) (kind record.Kind, ids int
 	delta := c.Get("delta")
 	if delta == nil || delta.Type() != fastjson.TypeObject {
 		if delta = c.Get("message"); delta == nil || delta.Type() != fastjson.TypeObject {
-			return kind, ids
+			return kind, n
 		}
 	}
 	if text := delta.GetStringBytes("content"); len(text) > 0 {
@@ -437,7 +497,19 @@ func (a *Answer) choice(c *fastjson.Value, index int) (kind record.Kind, ids int
 		kind |= function(call.Get("function"), out)
 	}
 	kind |= function(delta.Get("function_call"), out)
-	return kind, ids
+	return kind, n
+}
+
+// logProbs is the number of tokens whose log-probabilities are given, as chats
+// or as completions give them.
+func logProbs(v *fastjson.Value) record.Count {
+	if v == nil || v.Type() != fastjson.TypeObject {
+		return 0
+	}
+	if n := len(v.GetArray("content")) + len(v.GetArray("refusal")); n > 0 {
+		return record.Count(n)
+	}
+	return record.Count(len(v.GetArray("tokens")))
 }
 
 // function takes the function of a tool call.
@@ -521,23 +593,29 @@ func count(v *fastjson.Value) record.Count {
 	return record.Unknown
 }
 
-// tokens notes what an event with output says of its number of tokens. The
-// usage of the event has been read.
-func (a *Answer) tokens(ids int) {
-	a.hasIDs = a.hasIDs && ids > 0
-	a.ids += record.Count(ids)
+// tokens notes what an event with output says of its number of tokens, and
+// returns the number that it lists, or record.UnknownTokens.
+func (a *Answer) tokens() uint16 {
 	a.grew = a.grew && a.running > a.counted
 	if a.grew {
 		a.byUsage = append(a.byUsage, small(a.running-a.counted))
 		a.counted = a.running
 	}
+	ids, logProbs := a.ids.next(), a.logProbs.next()
+	switch {
+	case ids > 0:
+		return small(ids)
+	case logProbs > 0:
+		return small(logProbs)
+	}
+	return record.UnknownTokens
 }
 
 // small is a number of tokens as record.Chunk holds it.
 func small(n record.Count) uint16 { return uint16(min(n, record.UnknownTokens)) }
 
 // settleTokens decides where the counts come from: the server's usage, else
-// token ids, else nowhere.
+// token ids, else log-probabilities, else nowhere that the answer knows of.
 func (a *Answer) settleTokens() {
 	rec := a.rec
 	u, t := rec.Usage, &rec.Tokens
@@ -550,20 +628,22 @@ func (a *Answer) settleTokens() {
 		rec.Note(NoteUsageZero)
 		u.Completion = record.Unknown
 	}
-	hasIDs := a.hasIDs && len(rec.Chunks) > 0
 	switch {
 	case u.Completion.IsKnown():
 		t.Source = record.SourceUsage
 		t.Output = max(u.Completion-max(u.Reasoning, 0), 0)
-	case hasIDs:
+	case a.ids.has():
 		t.Source = record.SourceTokenIDs
-		t.Output, t.Reasoning = a.ids, record.Unknown
+		t.Output, t.Reasoning = a.ids.sum, record.Unknown
+	case a.logProbs.has():
+		t.Source = record.SourceLogProbs
+		t.Output, t.Reasoning = a.logProbs.sum, record.Unknown
 	case u.Prompt.IsKnown():
 		t.Source = record.SourceUsage
 	}
 
 	// The tokens of each event: from a running usage that grew with every one
-	// of them and led to the total, else from token ids in every one, else
+	// of them and led to the total, else from what every one of them lists, else
 	// unknown. What grew on later events without output, as an end token, came
 	// with none of them.
 	byUsage := a.grew && a.choices == 1 && len(rec.Chunks) > 0 && a.running == u.Completion
@@ -571,7 +651,7 @@ func (a *Answer) settleTokens() {
 		switch c := &rec.Chunks[i]; {
 		case byUsage:
 			c.Tokens = a.byUsage[i]
-		case !hasIDs:
+		case !a.ids.has() && !a.logProbs.has():
 			c.Tokens = record.UnknownTokens
 		}
 	}

@@ -17,7 +17,7 @@ func decode(events ...string) *record.Record {
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Streaming = true
 	var a Answer
-	a.Reset(rec, Chat, true)
+	a.Reset(rec, Chat, KeepOutput)
 	for i, e := range events {
 		name, data, named := strings.Cut(e, "|")
 		if !named {
@@ -206,7 +206,7 @@ func TestUnterminated(t *testing.T) {
 	} {
 		rec := record.New(record.PhaseMeasure, 0)
 		var a Answer
-		a.Reset(rec, Chat, false)
+		a.Reset(rec, Chat, 0)
 		a.Event(nil, []byte(word), 10, 0, false)
 		a.Unterminated([]byte(c.name), []byte(c.data), 20, 0, true)
 		a.Close()
@@ -219,7 +219,7 @@ func TestUnterminated(t *testing.T) {
 func TestChunks(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, true)
+	a.Reset(rec, Chat, KeepOutput)
 	more := []bool{
 		a.Event(nil, []byte(delta(`"role":"assistant"`)), 5, 0, false),
 		a.Event(nil, []byte(word), 10, 3, false),
@@ -260,6 +260,9 @@ func TestTokens(t *testing.T) {
 	running := func(text string, n int) string { return use(text, fmt.Sprintf(`{"completion_tokens":%d}`, n)) }
 	final := func(usage string) string { return `{"choices":[],"usage":` + usage + `}` }
 	ids := func(text, ids string) string { return `{"choices":[{"text":"` + text + `","token_ids":` + ids + `}]}` }
+	probs := func(text, list string) string {
+		return `{"choices":[{"index":0,"delta":{"content":"` + text + `"},"logprobs":{"content":` + list + `}}]}`
+	}
 	const no = -1
 	tests := []struct {
 		name   string
@@ -310,6 +313,16 @@ func TestTokens(t *testing.T) {
 		{"token ids", []string{ids("a", "[1,2]"), ids("", "[3]"), ids("", "[]")}, record.SourceTokenIDs, [4]int64{no, 3, no, no}, []int{2, 1}, nil},
 		{"usage goes before token ids", []string{ids("a", "[1,2]"), ids("b", "[3]"), final(`{"completion_tokens":4}`)}, record.SourceUsage, [4]int64{no, 4, no, no}, []int{2, 1}, nil},
 		{"token ids not on every event", []string{ids("a", "[1,2]"), ids("b", "null")}, record.SourceNone, [4]int64{no, no, no, no}, []int{no, no}, nil},
+		{"log-probabilities", []string{probs("a", "[{},{}]"), probs("b", "[{}]")}, record.SourceLogProbs, [4]int64{no, 3, no, no}, []int{2, 1}, nil},
+		{"what was held back comes with the next event", []string{probs("", "[{}]"), probs("a", "[{}]"), probs("", "[{}]")}, record.SourceLogProbs, [4]int64{no, 3, no, no}, []int{2}, nil},
+		{"of a refusal", []string{`{"choices":[{"delta":{"refusal":"no"},"logprobs":{"content":null,"refusal":[{},{}]}}]}`}, record.SourceLogProbs, [4]int64{no, 2, no, no}, []int{2}, nil},
+		{"of a completion", []string{`{"choices":[{"text":"a b","logprobs":{"tokens":["a"," b"],"token_logprobs":[null,-1]}}]}`}, record.SourceLogProbs, [4]int64{no, 2, no, no}, []int{2}, nil},
+		{"of two choices", []string{probs("a", "[{}]"), `{"choices":[{"index":1,"text":"b","logprobs":{"tokens":["b"]}}]}`}, record.SourceLogProbs, [4]int64{no, 2, no, no}, []int{1, 1}, nil},
+		{"usage goes before log-probabilities", []string{probs("a", "[{},{}]"), final(`{"completion_tokens":4}`)}, record.SourceUsage, [4]int64{no, 4, no, no}, []int{2}, nil},
+		{"token ids go before log-probabilities", []string{`{"choices":[{"text":"a","token_ids":[1,2],"logprobs":{"tokens":["a"]}}]}`}, record.SourceTokenIDs, [4]int64{no, 2, no, no}, []int{2}, nil},
+		{"log-probabilities go before a usage of 0", []string{probs("a", "[{}]"), final(`{"completion_tokens":0}`)}, record.SourceLogProbs, [4]int64{no, 1, no, no}, []int{1}, []string{NoteUsageZero}},
+		{"log-probabilities not on every event", []string{probs("a", "[{}]"), word}, record.SourceNone, [4]int64{no, no, no, no}, []int{no, no}, nil},
+		{"no log-probabilities", []string{probs("a", "[]"), probs("a", "null"), `{"choices":[{"text":"a","logprobs":7}]}`}, record.SourceNone, [4]int64{no, no, no, no}, []int{no, no, no}, nil},
 		{"token ids and a prompt count", []string{ids("a", "[1,2]"), final(`{"prompt_tokens":6}`)}, record.SourceTokenIDs, [4]int64{6, 2, no, no}, []int{2}, nil},
 	}
 	for _, c := range tests {
@@ -370,7 +383,7 @@ func TestWhole(t *testing.T) {
 			rec := record.New(record.PhaseMeasure, 0)
 			rec.Streaming, rec.Start = streaming, 0
 			var a Answer
-			a.Reset(rec, Chat, true)
+			a.Reset(rec, Chat, KeepOutput)
 			a.Whole([]byte(c.body), 50, 7)
 			a.Close()
 			if rec.Outcome != c.want || len(rec.Chunks) != c.chunks || rec.Streamed || rec.Events != 0 {
@@ -404,7 +417,7 @@ func TestWhole(t *testing.T) {
 func TestCloseAfterFailure(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, false)
+	a.Reset(rec, Chat, 0)
 	a.Event(nil, []byte(word), 10, 0, false)
 	rec.Fail(record.IdleTimeout, record.Failure{Message: "silence"})
 	a.Close()
@@ -427,7 +440,7 @@ func TestReset(t *testing.T) {
 		for _, list := range [][]string{events, second} {
 			rec := record.New(record.PhaseMeasure, 0)
 			rec.Streaming = true
-			a.Reset(rec, Chat, true)
+			a.Reset(rec, Chat, KeepOutput)
 			for i, e := range list {
 				a.Event(nil, []byte(e), record.Time(10*(i+1)), uint32(i), false)
 			}
@@ -449,12 +462,15 @@ func TestNoAllocations(t *testing.T) {
 		`"content":" \u00e9\n\"word\""`,
 		`"reasoning_content":"hm","content":null`,
 		`"tool_calls":[{"index":0,"function":{"name":"f","arguments":"{\"a\":"}}]`,
+		`"content":" word"},"logprobs":null,"x":{"a":0`,
+		`"content":" word"},"logprobs":{"content":[{"token":" word","logprob":-0.5,"top_logprobs":[]}]},"x":{"a":0`,
 	} {
 		data := fmt.Appendf(nil, full, fields)
 		rec := record.New(record.PhaseMeasure, 0)
 		rec.Chunks = make(record.Chunks, 0, 2000)
 		var a Answer
-		a.Reset(rec, Chat, false)
+		a.Reset(rec, Chat, KeepUncounted)
+		*a.texts(0) = texts{text: make([]byte, 0, 1<<14), reasoning: make([]byte, 0, 1<<14), tools: make([]byte, 0, 1<<14)}
 		a.byUsage = make([]uint16, 0, 2000)
 		a.Event(nil, data, 0, 0, false)
 		if n := testing.AllocsPerRun(1000, func() { a.Event(nil, data, 0, 0, false) }); n != 0 {
@@ -463,11 +479,45 @@ func TestNoAllocations(t *testing.T) {
 	}
 }
 
+// What is kept for a tokenizer is all that the model wrote, of answers that
+// tell no count.
+func TestUncounted(t *testing.T) {
+	thought, second := delta(`"reasoning":"so "`), `{"choices":[{"index":1,"delta":{"content":"y"}}]}`
+	tests := []struct {
+		name   string
+		events []string
+		want   []record.Output
+	}{
+		{"text", []string{word, word, word}, []record.Output{{Text: "xxx"}}},
+		{"text after thought", []string{thought, thought, word}, []record.Output{{Text: "x", Reasoning: "so so "}}},
+		{"two choices", []string{word, second, word}, []record.Output{{Text: "xx"}, {Text: "y"}}},
+		{"usage", []string{word, `{"choices":[],"usage":{"completion_tokens":3}}`}, nil},
+		{"a usage of 0", []string{word, `{"choices":[],"usage":{"completion_tokens":0}}`}, []record.Output{{Text: "x"}}},
+		{"token ids", []string{`{"choices":[{"text":"a","token_ids":[1]}]}`}, nil},
+		{"log-probabilities", []string{`{"choices":[{"text":"a","logprobs":{"tokens":["a"]}}]}`}, nil},
+		{"a call, of which the text is not all", []string{word, delta(`"tool_calls":[{"function":{"name":"f","arguments":"{}"}}]`)}, nil},
+		{"a refusal", []string{delta(`"refusal":"no"`)}, nil},
+		{"nothing", nil, nil},
+	}
+	var a Answer
+	for _, c := range tests {
+		rec := record.New(record.PhaseMeasure, 0)
+		a.Reset(rec, Chat, KeepUncounted)
+		for _, e := range append(c.events, stop, "[DONE]") {
+			a.Event(nil, []byte(e), 10, 0, false)
+		}
+		a.Close()
+		if d := cmp.Diff(c.want, rec.Uncounted); d != "" || rec.Output != nil {
+			t.Errorf("%s: output %v, uncounted (-want +got)\n%s", c.name, rec.Output, d)
+		}
+	}
+}
+
 func BenchmarkEvent(b *testing.B) {
 	data := []byte(`{"id":"gen-1","object":"chat.completion.chunk","created":1700000000,"model":"demo-8b","choices":[{"index":0,"delta":{"content":" word"},"logprobs":null,"finish_reason":null}]}`)
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, false)
+	a.Reset(rec, Chat, 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		rec.Chunks = rec.Chunks[:0]
@@ -606,13 +656,14 @@ func FuzzEvent(f *testing.F) {
 		`{"choices":[],"x_groq":{"usage":{"total_tokens":1e2,"prompt_tokens_details":{"cached_tokens":3}}}}`,
 		`{"choices":[{"index":-1,"message":{"content":"a"}},{"index":1e9,"delta":{"function_call":{"name":"f"}}}]}`,
 		`{"a":"A\/","choices":[{"d\u0065lta":{"content":"\u0061"}}]}`,
+		`{"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"token":"a"}],"refusal":null}},{"text":"b","logprobs":{"tokens":["b"]}}]}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rec := record.New(record.PhaseMeasure, 0)
 		var a Answer
-		a.Reset(rec, Chat, true)
+		a.Reset(rec, Chat, KeepOutput)
 		a.Event(nil, data, 1, 0, false)
 		early := rec.Outcome
 		a.Close()

@@ -35,17 +35,17 @@ func (p *pattern) around(data []byte) bool {
 	return len(p.head) > 0 && len(data) > len(p.head)+len(p.tail) && bytes.HasPrefix(data, p.head) && bytes.HasSuffix(data, p.tail)
 }
 
-// matches reports whether data is an event of the pattern.
-func (p *pattern) matches(data []byte) bool {
+// text returns the string of an event of the pattern; ok: data is one.
+func (p *pattern) text(data []byte) (text []byte, ok bool) {
 	if !p.around(data) {
-		return false
+		return nil, false
 	}
-	text := data[len(p.head) : len(data)-len(p.tail)]
+	text = data[len(p.head) : len(data)-len(p.tail)]
 	if bytes.IndexByte(text, '"') >= 0 || bytes.IndexByte(text, '\\') >= 0 {
-		return false
+		return nil, false
 	}
 	p.patience, p.wait = 0, 0
-	return true
+	return text, true
 }
 
 // texts of an answer, by the names that they stand under.
@@ -108,9 +108,10 @@ func stringAfter(data []byte, name string) (from, to int) {
 	return from, to
 }
 
-// isPlain reports whether an event has one choice without output and finish
-// reason, and nothing that is told of the whole answer. It returns the choice.
-func (a *Answer) isPlain(data []byte) (choice int, ok bool) {
+// isPlain reports whether an event has one choice without output, tokens listed
+// and finish reason, and nothing that is told of the whole answer. It returns
+// the index of the choice.
+func (a *Answer) isPlain(data []byte) (index int, ok bool) {
 	v := a.parse(data)
 	if v == nil {
 		return 0, false
@@ -119,7 +120,6 @@ func (a *Answer) isPlain(data []byte) (choice int, ok bool) {
 	if len(list) != 1 || readPhases(v).source != "" || v.Exists("timings") || readUsage(v.Get("usage")) != record.NoUsage || readUsage(v.Get("x_groq", "usage")) != record.NoUsage {
 		return 0, false
 	}
-	choice = choiceIndex(list[0], 0)
-	kind, _ := a.choice(list[0], choice)
-	return choice, kind == 0 && len(list[0].GetStringBytes("finish_reason")) == 0
+	kind, n := choice(list[0], nil)
+	return choiceIndex(list[0], 0), kind == 0 && n == counts{} && len(list[0].GetStringBytes("finish_reason")) == 0
 }

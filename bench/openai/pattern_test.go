@@ -19,18 +19,18 @@ func both(t interface {
 	t.Helper()
 	var with, without Answer
 	got, want := record.New(record.PhaseMeasure, 0), record.New(record.PhaseMeasure, 0)
-	with.Reset(got, Chat, false)
-	without.Reset(want, Chat, false)
+	with.Reset(got, Chat, KeepOutput|KeepUncounted)
+	without.Reset(want, Chat, KeepOutput|KeepUncounted)
 	for i, e := range events {
 		without.like.wait = 1 << 30
-		if !with.ended && with.like.matches(e) {
+		if _, ok := with.like.text(e); ok && !with.ended {
 			matched++
 		}
 		at, lag, same := record.Time(10*i), uint32(i), i%3 == 2
 		if g, w := with.Event(nil, e, at, lag, same), without.Event(nil, e, at, lag, same); g != w {
 			t.Fatalf("event %d %s: more is %v, want %v", i, e, g, w)
 		}
-		if with.choices != without.choices || with.ids != without.ids || with.grew != without.grew || with.hasIDs != without.hasIDs {
+		if with.choices != without.choices || with.ids != without.ids || with.logProbs != without.logProbs || with.grew != without.grew {
 			t.Fatalf("event %d %s: the counts differ", i, e)
 		}
 	}
@@ -62,6 +62,10 @@ var frames = []string{
 	`{"choices":[{"index":0,"delta":{"content":"%s"}}],"error":{"message":"no"}}`,
 	`{"choices":[],"content":"%s"}`,
 	`{"choices":[{"index":0,"delta":{"content":"%s"}}`,
+	`{"choices":[{"index":0,"delta":{"content":"%s"},"logprobs":{"content":[{"token":"x","logprob":-1}]}}]}`,
+	`{"choices":[{"logprobs":{"content":[{"token":"x"}]},"delta":{"content":"%s"}}]}`,
+	`{"choices":[{"index":0,"text":"%s","logprobs":{"tokens":["x"]}}]}`,
+	`{"choices":[{"index":0,"text":"%s","logprobs":null,"finish_reason":null}]}`,
 }
 
 func TestPatternsMakeNoDifference(t *testing.T) {
@@ -81,7 +85,7 @@ func TestPatternsMakeNoDifference(t *testing.T) {
 }
 
 func TestPatternsAreUsed(t *testing.T) {
-	for _, f := range []string{frames[0], frames[1], frames[3], frames[4], frames[6]} {
+	for _, f := range []string{frames[0], frames[1], frames[3], frames[4], frames[6], frames[len(frames)-1]} {
 		var events [][]byte
 		for i := range 100 {
 			events = append(events, fmt.Appendf(nil, f, []string{" word", "é", `\n`}[i%3]))
@@ -95,7 +99,7 @@ func TestPatternsAreUsed(t *testing.T) {
 // A server whose every event differs elsewhere is not parsed twice for it.
 func TestPatternsGiveUp(t *testing.T) {
 	var a Answer
-	a.Reset(record.New(record.PhaseMeasure, 0), Chat, false)
+	a.Reset(record.New(record.PhaseMeasure, 0), Chat, 0)
 	learnt := 0
 	for i := range 1000 {
 		before := a.like.patience

@@ -61,7 +61,7 @@ func (a *Answer) responseEvent(name []byte, v *fastjson.Value, data []byte, at r
 	}
 	if kind != 0 {
 		a.choices = 1
-		kind = a.chunk(kind, 0, 0, at, lag, sameRead)
+		kind = a.chunk(kind, 0, at, lag, sameRead)
 	}
 	return kind
 }
@@ -135,7 +135,7 @@ func (a *Answer) response(v *fastjson.Value, body []byte, at record.Time, lag ui
 	}
 	if kind != 0 {
 		a.choices = 1
-		a.chunk(kind, 0, 0, at, lag, false)
+		a.chunk(kind, 0, at, lag, false)
 	}
 }
 
@@ -149,7 +149,7 @@ func (a *Answer) embeddings(v *fastjson.Value, at record.Time, lag uint32) {
 	for _, e := range v.GetArray("data") {
 		vector := e.Get("embedding")
 		if len(vector.GetArray()) > 0 || len(vector.GetStringBytes()) > 0 { // numbers, or base64 of them
-			a.chunk(record.KindVector, 0, 0, at, lag, false)
+			a.chunk(record.KindVector, 0, at, lag, false)
 			return
 		}
 	}

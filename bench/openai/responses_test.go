@@ -22,7 +22,7 @@ func readStream(t testing.TB, of EndpointType, stream string) *record.Record {
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Streaming, rec.Start = true, 0
 	var a Answer
-	a.Reset(rec, of, true)
+	a.Reset(rec, of, KeepOutput)
 	d := sse.NewReader(strings.NewReader(stream), tick(), 0)
 	for n := record.Time(1); ; n++ {
 		e, err := d.Next()
@@ -38,7 +38,7 @@ func wholeAnswer(of EndpointType, streaming bool, body string) *record.Record {
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Streaming, rec.Start = streaming, 0
 	var a Answer
-	a.Reset(rec, of, true)
+	a.Reset(rec, of, KeepOutput)
 	a.Whole([]byte(body), 7, 0)
 	a.Close()
 	return rec
@@ -118,7 +118,7 @@ func TestResponsesOutput(t *testing.T) {
 	} {
 		var a Answer
 		rec := record.New(record.PhaseMeasure, 0)
-		a.Reset(rec, Responses, true)
+		a.Reset(rec, Responses, KeepOutput)
 		a.Event(nil, []byte(data), 1, 0, false)
 		var got record.Kind
 		for _, c := range rec.Chunks {
@@ -221,7 +221,7 @@ func TestResponsesAllocateNothing(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Chunks = make(record.Chunks, 0, 2000)
 	var a Answer
-	a.Reset(rec, Responses, false)
+	a.Reset(rec, Responses, 0)
 	a.byUsage = make([]uint16, 0, 2000)
 	name := []byte("response.output_text.delta")
 	var events [1100][]byte

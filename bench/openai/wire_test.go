@@ -32,7 +32,7 @@ func replay(t testing.TB, body io.Reader, streaming bool, seen func(e sse.Event)
 	rec := record.New(record.PhaseMeasure, 0)
 	rec.Streaming, rec.Start = streaming, 0
 	var a Answer
-	a.Reset(rec, Chat, true)
+	a.Reset(rec, Chat, KeepOutput)
 	d := sse.NewReader(body, tick(), 0)
 	if b, err := d.Peek(); err == nil && b == '{' {
 		whole, stamp, err := d.Whole(0)
@@ -414,11 +414,40 @@ func TestCases(t *testing.T) {
 	}
 }
 
+// Streams with log-probabilities and nothing else that counts: one entry is a
+// token, those of characters held back and the end token included.
+func TestLogProbs(t *testing.T) {
+	for name, want := range map[string]struct {
+		text   string
+		output record.Count
+		chunks []uint16
+	}{
+		"chat":        {"Sure 🐋 and \"so\" on", 9, []uint16{1, 2, 5}},
+		"completions": {" A B C D", 4, []uint16{1, 2, 1}},
+	} {
+		body, err := os.ReadFile("testdata/logprobs/" + name + ".sse")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _ := replay(t, bytes.NewReader(body), true, nil)
+		var chunks []uint16
+		for _, c := range rec.Chunks {
+			chunks = append(chunks, c.Tokens)
+		}
+		if rec.Outcome != record.OK || rec.Tokens.Source != record.SourceLogProbs || rec.Tokens.Output != want.output || rec.Output[0].Text != want.text {
+			t.Errorf("%s: %s, tokens %+v, text %q; want %+v", name, rec.Outcome, rec.Tokens, rec.Output[0].Text, want)
+		}
+		if d := cmp.Diff(want.chunks, chunks); d != "" {
+			t.Errorf("%s: tokens by chunk (-want +got)\n%s", name, d)
+		}
+	}
+}
+
 // An error of the connection is the caller's to tell; what came before stays.
 func TestBrokenStream(t *testing.T) {
 	rec := record.New(record.PhaseMeasure, 0)
 	var a Answer
-	a.Reset(rec, Chat, false)
+	a.Reset(rec, Chat, 0)
 	broken := errors.New("connection reset")
 	d := sse.NewReader(io.MultiReader(
 		strings.NewReader("data: {\"choices\":[{\"delta\":{\"content\":\"x\"},\"finish_reason\":\"stop\"}],\"usage\":{\"completion_tokens\":1}}\n\ndata: {"),

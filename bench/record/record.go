@@ -51,17 +51,27 @@ const (
 	PhaseCooldown Phase = "cooldown"
 )
 
-// Source names where token counts come from, best first.
+// Source names where the count of a request's output comes from.
 type Source string
 
 // The sources of a token count. An event is never counted as a token.
 const (
 	SourceNone      Source = ""          // nobody told
 	SourceUsage     Source = "usage"     // the server's last usage object
-	SourceTokenIDs  Source = "token_ids" // token ids in the stream
-	SourceTokenizer Source = "tokenizer" // the tokenizer given by the user
-	SourceServer    Source = "server"    // the server's /tokenize
+	SourceTokenIDs  Source = "token_ids" // token ids in the answer
+	SourceLogProbs  Source = "logprobs"  // log-probabilities in the answer, one entry a token
+	SourceTokenizer Source = "tokenizer" // the tokenizer given by the user, from the text
+	SourceServer    Source = "server"    // the server's /tokenize, from the text
 )
+
+// Sources lists them, best first: an answer is counted by the first that it
+// has.
+var Sources = []Source{SourceUsage, SourceTokenIDs, SourceLogProbs, SourceTokenizer, SourceServer, SourceNone}
+
+// FromText reports whether the count was made from the text of the answer. An
+// end token, which has no text, is not in it, and the model may have cut the
+// text in another way.
+func (s Source) FromText() bool { return s == SourceTokenizer || s == SourceServer }
 
 // Record is all that is known of one request: one attempt, never retried.
 //
@@ -152,6 +162,9 @@ type Record struct {
 
 	// Output is the text that came, by choice; kept only if the plan says so.
 	Output []Output `json:"output,omitempty"`
+	// Uncounted is the same of an answer whose tokens nobody has counted, until
+	// a tokenizer has. It never gets into a file.
+	Uncounted []Output `json:"-"`
 }
 
 // Tokens are the counts that metrics use. Output excludes Reasoning; their sum

@@ -20,6 +20,8 @@ type Preflight struct {
 	// Request is one as the run sends them, with its own extra fields.
 	Request workloads.Request
 	Body    openai.BodyOptions
+	// Tokenizer tells that the run can count the tokens of answers itself.
+	Tokenizer bool
 	// Send carries one body and returns its record, with the server's words
 	// masked.
 	Send func(ctx context.Context, body []byte) *record.Record
@@ -253,7 +255,7 @@ func (a *attempt) check() {
 	switch {
 	case want <= 0:
 	case !known:
-		if a.settled.Body.Stream {
+		if a.settled.Body.Stream && !a.Tokenizer {
 			a.settled.Warnings = append(a.settled.Warnings, "the answer tells no token counts: give a tokenizer")
 		}
 	case got > want:

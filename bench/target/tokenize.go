@@ -11,7 +11,7 @@ import (
 
 // TokenCounter counts tokens by asking the server's /tokenize: vLLM, SGLang,
 // llama.cpp and TGI have one, each with fields of its own. It serves before a
-// run, never beside it. Safe for concurrent use.
+// run and after it, never beside it. Safe for concurrent use.
 type TokenCounter struct {
 	ctx    context.Context // Count has the signature of a tokenizer
 	server *Server

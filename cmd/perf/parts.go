@@ -33,7 +33,7 @@ func parts(h *harness) error {
 		rec = record.New(record.PhaseMeasure, 0)
 		rec.Streaming, rec.AskedOutput = true, events
 		rec.Chunks = make(record.Chunks, 0, events)
-		answer.Reset(rec, openai.Chat, false)
+		answer.Reset(rec, openai.Chat, 0)
 		reader.Reset(io.Reader(endless{event}), func() sse.Stamp { now += 1000; return sse.Stamp{At: now, Lag: 30} }, 0)
 	}
 	step := func() {

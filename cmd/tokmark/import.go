@@ -123,7 +123,7 @@ func importFile(w *world, path string, dir record.Dir, format string, skip bool)
 // decodeAnswer fills a record from the bytes of its answer, as a run does.
 func decodeAnswer(r *record.Record, endpoint string, reads []interop.Read) {
 	var answer openai.Answer
-	answer.Reset(r, openai.EndpointType(endpoint), false)
+	answer.Reset(r, openai.EndpointType(endpoint), 0)
 	defer answer.Close()
 	if !r.Streaming {
 		var body []byte

@@ -63,7 +63,7 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	if ask.Extra, err = s.dialect.Fields(o.wants(ask.OutputTokens, o.asksExact())); err != nil {
 		return s, usage(err)
 	}
-	s.answered, err = target.Preflight{Type: plan.Type, Request: ask, Body: plan.Body, Send: probe.Send}.Run(ctx)
+	s.answered, err = target.Preflight{Type: plan.Type, Request: ask, Body: plan.Body, Tokenizer: s.count.Counter != nil, Send: probe.Send}.Run(ctx)
 	if err != nil {
 		if err := preflightError(ctx, plan.URL.String(), err, s.answered.Record); err != nil {
 			return s, err

@@ -246,7 +246,8 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 		}
 	}
 	plan.Gauge = &bench.Gauge{}
-	collector := &collect.Collector{}
+	plan.KeepUncounted = known.count.Counter != nil
+	collector := &collect.Collector{Tokenizer: known.count.tokenizer(ctx)}
 	records := make(chan *record.Record, recordsWaiting)
 	kept := make(chan error, 1)
 	go func() {
@@ -274,6 +275,11 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	close(records)
 	keepErr := <-kept
 	stopProgress()
+	if known.count.check != nil {
+		if err := known.count.check(); err != nil {
+			fmt.Fprintf(w.Stderr, "tokmark: answers without usage have no token count: %v\n", mask(err, plan.Secrets))
+		}
+	}
 	m.Outcome, m.MeasureStart, m.MeasureEnd = res.Outcome, res.MeasureStart, res.MeasureEnd
 	m.Sent, m.Unsent, m.MaxInFlight, m.ClockSteps = res.Sent, res.Unsent, res.MaxInFlight, res.ClockSteps
 	if err != nil || keepErr != nil {

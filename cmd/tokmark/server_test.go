@@ -12,10 +12,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tokmark/tokmark/bench/mockserver"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/target"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/workloads/tokens"
 )
 
 // simulator starts a simulator in this process, which front may stand before.
@@ -277,6 +280,111 @@ func TestServersThatMisbehave(t *testing.T) {
 			}
 			if tt.counts != (s.Server != nil && len(s.Server.Counts) > 0) || tt.counts != (s.Waterfall.Server != nil) {
 				t.Errorf("server = %+v, want its figures: %v", s.Server, tt.counts)
+			}
+		})
+	}
+}
+
+// TestTokensWithoutUsage: a server that tells no token counts has them counted,
+// to what the simulator made where its own tokenizer counts, and to what the
+// tokenizer makes of the text.
+func TestTokensWithoutUsage(t *testing.T) {
+	cl100k, err := tokens.Open("cl100k_base")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, tokenizer, endpoint, level string
+		source                           record.Source
+		breaks                           bool // /tokenize, once the measurement has begun
+	}{
+		{"tokenizer", "cl100k_base", "chat", "raw", record.SourceTokenizer, false},
+		{"server", "server", "chat", "records", record.SourceServer, false},
+		{"server, completions", "server", "completions", "raw", record.SourceServer, false},
+		{"server that breaks", "server", "chat", "records", record.SourceNone, true},
+		{"none", "none", "chat", "records", record.SourceNone, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var sent, during, after atomic.Int64 // of the measurement; questions for tokens
+			sim, url := simulator(t, func(c *mockserver.Config) { c.ReasoningShare, c.ReasoningTokens = 0.5, 4 }, func(sim *mockserver.Server) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch n := sent.Load(); {
+					case strings.Contains(r.Header.Get("X-Request-ID"), "-m"):
+						sent.Add(1)
+					case r.URL.Path != "/tokenize" || n == 0:
+					case n < 12:
+						during.Add(1)
+					default:
+						after.Add(1)
+						if tt.breaks {
+							http.Error(w, "gone", http.StatusInternalServerError)
+							return
+						}
+					}
+					sim.ServeHTTP(w, r)
+				})
+			})
+			dir := record.Dir(filepath.Join(t.TempDir(), "run"))
+			code, stdout, stderr := program("", "run", "--url", url, "--artifact-dir", string(dir), "--ui", "none", "--usage=false", "--tokenizer", tt.tokenizer,
+				"--endpoint-type", tt.endpoint, "--export-level", tt.level, "--concurrency", "4", "--request-count", "12", "--isl", "20", "--osl", "16")
+			s, err := report.Load(dir, report.Options{})
+			if err != nil || code != exitOK && code != exitInvalid {
+				t.Fatalf("%v, exit code = %d, stderr: %s", err, code, stderr)
+			}
+			truths := make(map[string]mockserver.Truth)
+			for _, tr := range truthsOf(sim, s) {
+				truths[tr.RequestID] = tr
+			}
+			reasoned := 0
+			for r, err := range dir.Records() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				tr := truths[s.Manifest.RequestIDs+"m"+strconv.FormatInt(r.ID, 10)]
+				want := record.Tokens{Source: tt.source, Input: record.Unknown, Output: tr.OutputTokens - max(tr.ReasoningTokens, 0), Reasoning: record.Unknown, Cached: record.Unknown}
+				if tr.ReasoningTokens > 0 {
+					want.Reasoning = tr.ReasoningTokens
+					reasoned++
+				}
+				switch tt.source {
+				case record.SourceTokenizer:
+					want.Output = record.Count(cl100k.Count(r.Output[0].Text))
+					if tr.ReasoningTokens > 0 {
+						want.Reasoning = record.Count(cl100k.Count(r.Output[0].Reasoning))
+					}
+				case record.SourceNone:
+					want.Output, want.Reasoning = record.Unknown, record.Unknown
+				}
+				if d := cmp.Diff(want, r.Tokens); d != "" {
+					t.Errorf("request %d: tokens (-want +got)\n%s", r.ID, d)
+				}
+				if kept := len(r.Output) > 0; kept != (tt.level == "raw") {
+					t.Errorf("request %d: the text is kept: %v", r.ID, kept)
+				}
+				if r.Chunks[0].Tokens != record.UnknownTokens {
+					t.Errorf("request %d: its first event has %d tokens", r.ID, r.Chunks[0].Tokens)
+				}
+			}
+			if len(truths) != 12 || tt.endpoint == "chat" && (reasoned == 0 || reasoned == 12) {
+				t.Errorf("%d truths, of which %d reasoned", len(truths), reasoned)
+			}
+			if _, ok := s.Metric("inter_token_latency"); ok != (tt.source != record.SourceNone) {
+				t.Errorf("there is an ITL: %v", ok)
+			}
+			if d := cmp.Diff([]report.TokenSource{{Source: tt.source, Count: 12}}, s.Tokens); d != "" {
+				t.Errorf("token sources (-want +got)\n%s", d)
+			}
+			if advised := strings.Contains(stderr, "give a tokenizer"); advised != (tt.tokenizer == "none") {
+				t.Errorf("a tokenizer is asked for: %v; stderr: %s", advised, stderr)
+			}
+			if strings.Contains(stdout, report.ShortOutput) {
+				t.Errorf("a count from text is taken for the server's word:\n%s", stdout)
+			}
+			if broken := strings.Contains(stderr, "answers without usage have no token count"); broken != tt.breaks || tt.breaks && after.Load() != 1 {
+				t.Errorf("it is said that counting failed: %v, after %d questions; stderr: %s", broken, after.Load(), stderr)
+			}
+			if during.Load() > 0 || (after.Load() >= 12) != (tt.source == record.SourceServer) {
+				t.Errorf("the server was asked to count %d times while it was measured, and %d times after", during.Load(), after.Load())
 			}
 		})
 	}

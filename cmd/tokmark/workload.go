@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/rand"
 	"encoding/base32"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/tokmark/tokmark/bench/collect"
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
@@ -66,7 +68,7 @@ func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
 	fs.StringVar(&o.oslDistribution, "osl-distribution", "normal", "of the output tokens, as --isl-distribution")
 	fs.StringVar(&o.sequenceDistribution, "sequence-distribution", "", "`mixture` of input and output lengths, as \"256,128:60;512|50,256|20:40\" (percent, 100 in all; |stddev); in place of --isl and --osl")
 	fs.StringVar(&o.promptAs, "prompt-as", "text", "text, or token-ids (completions): of exact length without a tokenizer")
-	fs.StringVar(&o.tokenizer, "tokenizer", "", "`PATH` of a tokenizer.json, cl100k_base, o200k_base, server (its /tokenize), or none (default: calibrate by the server's own counts)")
+	fs.StringVar(&o.tokenizer, "tokenizer", "", "what counts prompts, and answers that tell no count: `PATH` of a tokenizer.json, cl100k_base, o200k_base, server (its /tokenize), or none (default: calibrate by the server's own counts)")
 	fs.IntVar(&o.entries, "num-dataset-entries", 0, "number of different prompts, which then start over (default: no end of new ones)")
 	fs.IntVar(&o.systemTokens, "shared-system-prompt-length", 0, "tokens of a system prompt that all requests share")
 	fs.IntVar(&o.contextTokens, "user-context-prompt-length", 0, "tokens of a text of its own in front of each session")
@@ -276,6 +278,23 @@ type counter struct {
 	perWord           float64 // tokens a word, where nothing counts
 	// check, if not nil, tells after some counting whether it went well.
 	check func() error
+}
+
+// tokenizer counts the tokens of answers as c does, until ctx is done.
+func (c counter) tokenizer(ctx context.Context) collect.Tokenizer {
+	switch {
+	case c.Counter == nil:
+		return collect.Tokenizer{}
+	case c.check == nil:
+		return collect.Tokenizer{Source: record.SourceTokenizer, Count: func(text string) (int, bool) { return c.Count(text), true }}
+	}
+	return collect.Tokenizer{Source: record.SourceServer, Count: func(text string) (int, bool) {
+		if ctx.Err() != nil || c.check() != nil {
+			return 0, false
+		}
+		n := c.Count(text)
+		return n, c.check() == nil
+	}}
 }
 
 // work makes the requests and describes them in the manifest.

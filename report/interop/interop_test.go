@@ -239,7 +239,7 @@ func importText(t testing.TB, name, text string, opt interop.ImportOptions) (*in
 // decode reads an answer as a run does.
 func decode(r *record.Record, endpoint string, reads []interop.Read) {
 	var a openai.Answer
-	a.Reset(r, openai.EndpointType(endpoint), false)
+	a.Reset(r, openai.EndpointType(endpoint), 0)
 	defer a.Close()
 	if !r.Streaming {
 		var body []byte

@@ -129,7 +129,7 @@ func (c *conformanceCase) run(t *testing.T) *like.Run {
 		}
 		r.Streaming, r.Start = c.Streaming, record.Time(in.StartNS-base)
 		var a openai.Answer
-		a.Reset(r, openai.EndpointType(c.Endpoint), false)
+		a.Reset(r, openai.EndpointType(c.Endpoint), 0)
 		for _, msg := range in.Responses {
 			r.End = record.Time(msg.RecvNS - base)
 			if !c.Streaming {

@@ -137,6 +137,7 @@ func Tokens(s *report.Summary) string {
 	words := map[record.Source]string{
 		record.SourceUsage:     "counted by the server (usage)",
 		record.SourceTokenIDs:  "counted from token ids in the stream",
+		record.SourceLogProbs:  "counted from log-probabilities in the stream",
 		record.SourceTokenizer: "counted with the tokenizer given",
 		record.SourceServer:    "counted by the server's /tokenize",
 		record.SourceNone:      "not known",
