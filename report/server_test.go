@@ -103,6 +103,31 @@ func TestServerAgainstOurs(t *testing.T) {
 				m.Changed = []string{"model: a became b"}
 				return rs
 			}},
+		{name: "answers of another model", codes: []string{report.ConditionsChanged}, level: report.Suspect, says: "requests for demo-8b name demo-8b (60), other (40)",
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				for i, r := range rs {
+					r.ResponseModel = "demo-8b"
+					if i >= 60 {
+						r.ResponseModel = "other"
+					}
+				}
+				return rs
+			}},
+		{name: "answers under one other name, or none", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				for _, r := range rs[1:] {
+					r.ResponseModel = "demo-8b-2026-01-01"
+				}
+				return rs
+			}},
+		{name: "several models that were asked for", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				for i, r := range rs {
+					r.Model = fmt.Sprint("m", i%2)
+					r.ResponseModel = r.Model
+				}
+				return rs
+			}},
 		{name: "counters began anew", codes: []string{report.ConditionsChanged}, level: report.Suspect, says: "fell from 7 to 3",
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				m.Server = &record.ServerWindow{Error: "compare samples: the server's counters were reset: request_success fell from 7 to 3"}

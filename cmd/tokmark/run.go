@@ -277,7 +277,7 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	if o.preflight {
 		if after, _, err := known.conditions(context.WithoutCancel(ctx), o); err == nil {
 			for _, c := range target.Changes(m.Conditions, after) {
-				m.Changed = append(m.Changed, fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After))
+				m.Changed = append(m.Changed, c.String())
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"math"
 	"net/http"
@@ -277,6 +278,59 @@ func TestServersThatMisbehave(t *testing.T) {
 			}
 			if tt.counts != (s.Server != nil && len(s.Server.Counts) > 0) || tt.counts != (s.Waterfall.Server != nil) {
 				t.Errorf("server = %+v, want its figures: %v", s.Server, tt.counts)
+			}
+		})
+	}
+}
+
+// renaming has its answers speak of another model.
+type renaming struct{ http.ResponseWriter }
+
+func (w renaming) Write(b []byte) (int, error) {
+	_, err := w.ResponseWriter.Write(bytes.ReplaceAll(b, []byte("tokmark-sim"), []byte("another-sim")))
+	return len(b), err
+}
+
+func (w renaming) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// TestAnotherModelInMidRun: a server that goes over to another model is caught
+// by its list of models and by the names in its answers, each by itself.
+func TestAnotherModelInMidRun(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		listed, answers bool // are of the other model from the 10th measured request on
+		says            string
+	}{
+		{name: "in the list", listed: true, says: "model: tokmark-sim is no longer listed"},
+		{name: "in the answers", answers: true, says: "requests for tokmark-sim name another-sim (10), tokmark-sim (10)"},
+		{name: "no", says: ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var measured atomic.Int64
+			_, url := simulator(t, nil, func(sim *mockserver.Server) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					n := measured.Load()
+					if id := r.Header.Get("X-Request-ID"); r.Method == http.MethodPost && strings.Contains(id, "-m") {
+						n = measured.Add(1)
+					}
+					if n > 10 && (tt.answers && r.Method == http.MethodPost || tt.listed && r.URL.Path == "/v1/models") {
+						w = renaming{w}
+					}
+					sim.ServeHTTP(w, r)
+				})
+			})
+			s, _, _ := summarized(t, url, "--concurrency", "1", "--request-count", "20", "--isl", "32", "--osl", "8")
+			said := ""
+			for _, w := range s.Warnings {
+				if w.Code == report.ConditionsChanged {
+					said = w.Message
+				}
+			}
+			if (tt.says == "") != (said == "") || !strings.Contains(said, tt.says) {
+				t.Errorf("said %q, want %q in it", said, tt.says)
+			}
+			if said != "" && s.Verdict.Level == report.Valid {
+				t.Error("the run is valid")
 			}
 		})
 	}
