@@ -338,15 +338,18 @@ func (t *tally) serverResult(s *Summary) *Server {
 		return nil
 	}
 	out := &Server{Dialect: m.Dialect, DialectBy: m.DialectBy, Changed: changed, MetricsError: w.err, Gauges: w.gauges}
-	if m.Server == nil || w.err != "" {
+	if m.Server == nil {
 		return out
 	}
-	out.Metrics = len(w.counters)+len(w.times) > 0
 	for _, text := range m.Server.Warnings {
 		if !slices.Contains(out.Left, text) {
 			out.Left = append(out.Left, text)
 		}
 	}
+	if w.err != "" {
+		return out
+	}
+	out.Metrics = len(w.counters)+len(w.times) > 0
 	for _, name := range slices.Sorted(maps.Keys(w.times)) {
 		if v, _, ok := w.mean(name); ok {
 			if out.Means == nil {
@@ -525,10 +528,10 @@ func conditionsChanged(t *tally, _ *Summary) (string, Level) {
 
 func serverMetrics(t *tally, s *Summary) (string, Level) {
 	var out []string
-	switch {
-	case t.server.err != "" && !t.server.reset:
+	if t.server.err != "" && !t.server.reset && !t.m.Server.Absent {
 		out = append(out, "The server's metrics do not cover the measurement: "+t.server.err+".")
-	case s.Server != nil && len(s.Server.Left) > 0:
+	}
+	if s.Server != nil && len(s.Server.Left) > 0 {
 		out = append(out, "Some of the server's metrics are left out: "+strings.Join(s.Server.Left, "; ")+".")
 	}
 	if why := s.Manifest.GPUError; why != "" {

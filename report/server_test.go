@@ -138,6 +138,16 @@ func TestServerAgainstOurs(t *testing.T) {
 				m.Server = &record.ServerWindow{Error: "GET http://x/metrics: it answers 401"}
 				return rs
 			}},
+		{name: "no metrics from the start, and only that is said", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Server = &record.ServerWindow{Error: "GET http://x/metrics: status 404: no Prometheus metrics there", Absent: true}
+				return rs
+			}},
+		{name: "readings that failed, and the last one too", codes: []string{report.ServerMetrics}, level: report.Valid, says: "left out: 3 of 9 readings failed: status 500",
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Server = &record.ServerWindow{Error: "status 500", Warnings: []string{"3 of 9 readings failed: status 500"}}
+				return rs
+			}},
 		{name: "series that went", codes: []string{report.ServerMetrics}, level: report.Valid, says: "ttft: series are gone",
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				delete(m.Server.Times, "ttft")

@@ -71,7 +71,8 @@ type Manifest struct {
 	DialectBy string `json:"dialect_by,omitempty"`
 	// Changed lists conditions that were another after the run than before.
 	Changed []string `json:"conditions_changed,omitempty"`
-	// Server is what the server counted of itself during the measurement.
+	// Server is what the server counted of itself during the measurement; nil:
+	// nobody asked for it, or its dialect has no metrics.
 	Server *ServerWindow `json:"server_window,omitempty"`
 	// GPUError tells why figures of the GPUs are missing, or some of them.
 	GPUError string `json:"gpu_telemetry_error,omitempty"`
@@ -218,8 +219,10 @@ type ServerWindow struct {
 	Counters map[string]float64     `json:"counters,omitempty"`
 	Times    map[string]ServerTimes `json:"times,omitempty"`
 	Warnings []string               `json:"warnings,omitempty"`
-	// Error tells why there are no figures.
-	Error string `json:"error,omitempty"`
+	// Error tells why there are no figures. Absent: because the server has no
+	// metrics where its dialect has them, which is no failure.
+	Error  string `json:"error,omitempty"`
+	Absent bool   `json:"absent,omitempty"`
 }
 
 // ServerTimes are intervals that a server timed: their sum, and their number

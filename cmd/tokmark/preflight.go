@@ -162,10 +162,15 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 	}
 	if o.serverMetrics && (o.preflight || o.dialect != "") {
 		if scraper, ok := s.server.Scraper(s.dialect, o.models[0], clock); ok {
-			if _, err := scraper.Scrape(ctx); err == nil {
+			_, err := scraper.Scrape(ctx)
+			if err != nil && !errors.Is(err, target.ErrNoMetrics) {
+				_, err = scraper.Scrape(ctx) // once may be chance
+			}
+			if err == nil {
 				s.metrics = scraper
 			} else {
-				fmt.Fprintf(w.Stderr, "tokmark: no server metrics: %v\n", mask(err, plan.Secrets))
+				m.Server = &record.ServerWindow{Error: maskText(err.Error(), plan.Secrets), Absent: errors.Is(err, target.ErrNoMetrics)}
+				fmt.Fprintf(w.Stderr, "tokmark: no server metrics: %s\n", m.Server.Error)
 			}
 		}
 	}

@@ -261,8 +261,10 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	debug.SetGCPercent(percent)
 	debug.SetMemoryLimit(limit)
 
-	var sampleErr error
-	m.Server, sampleErr = samples.end(ctx)
+	window, sampleErr := samples.end(ctx)
+	if window != nil {
+		m.Server = window
+	}
 	if err := samples.gpu.err(gpuErr); err != nil {
 		m.GPUError = mask(err, plan.Secrets).Error()
 	}

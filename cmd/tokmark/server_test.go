@@ -163,6 +163,16 @@ func TestServersThatMisbehave(t *testing.T) {
 		w.Header().Set("Content-Type", kept.Header().Get("Content-Type"))
 		_, _ = io.WriteString(w, change(kept.Body.String()))
 	}
+	var readings atomic.Int64 // of the metrics
+	nth := func(n int64) func(*mockserver.Server, int64, http.ResponseWriter, *http.Request) {
+		return func(sim *mockserver.Server, _ int64, w http.ResponseWriter, r *http.Request) {
+			if readings.Add(1) == n {
+				w.WriteHeader(http.StatusInternalServerError)
+			} else {
+				sim.ServeHTTP(w, r)
+			}
+		}
+	}
 	tests := []struct {
 		name string
 		// metrics answers for the metrics once so many requests have been sent,
@@ -170,7 +180,7 @@ func TestServersThatMisbehave(t *testing.T) {
 		metrics func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request)
 		post    func(sim *mockserver.Server, sent int64)
 		warning string
-		says    string // in the warning, or on stderr where there is none
+		says    string // in the warning, or of the server where there is none
 		suspect bool
 		counts  bool // of the server are there
 	}{
@@ -178,9 +188,11 @@ func TestServersThatMisbehave(t *testing.T) {
 			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusNotFound)
 			}},
-		{name: "HTML", says: "the answer is HTML",
+		{name: "500 once before the run", counts: true, metrics: nth(1)},
+		{name: "500 once during the run", warning: report.ServerMetrics, says: " readings failed: read metrics: GET ", counts: true, metrics: nth(2)},
+		{name: "HTML", warning: report.ServerMetrics, says: "the answer is HTML",
 			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) { html(w) }},
-		{name: "401", says: "it wants other credentials",
+		{name: "401", warning: report.ServerMetrics, says: "it wants other credentials",
 			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) { unauthorized(w) }},
 		{name: "gone at the end", warning: report.ServerMetrics, says: "it wants other credentials",
 			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
@@ -241,6 +253,7 @@ func TestServersThatMisbehave(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var sent atomic.Int64
+			readings.Store(0)
 			_, url := simulator(t, nil, func(sim *mockserver.Server) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch {
@@ -256,12 +269,15 @@ func TestServersThatMisbehave(t *testing.T) {
 					}
 				})
 			})
-			s, _, stderr := summarized(t, url, "--preflight=false", "--dialect", "vllm", "--concurrency", "2",
+			s, _, _ := summarized(t, url, "--preflight=false", "--dialect", "vllm", "--concurrency", "2",
 				"--warmup-request-count", strconv.Itoa(warmup), "--request-count", strconv.Itoa(requests), "--isl", "32", "--osl", "8")
 			if s.Counts.Valid != requests {
 				t.Errorf("%d valid requests, want %d", s.Counts.Valid, requests)
 			}
-			said := stderr
+			said := s.Server.MetricsError
+			if tt.warning == "" && s.Warned(report.ServerMetrics) {
+				t.Errorf("there is a warning: %+v", s.Warnings)
+			}
 			if tt.warning != "" {
 				said = ""
 				for _, w := range s.Warnings {

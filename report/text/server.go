@@ -152,6 +152,9 @@ func (p *page) server(s *report.Summary) {
 	if v.MetricsError != "" {
 		p.item("metrics", blockKey, clean(v.MetricsError, 300))
 	}
+	if len(v.Left) > 0 {
+		p.item("left out", blockKey, clean(strings.Join(v.Left, "; "), 300))
+	}
 }
 
 // weighty are the conditions that a comparison depends on most: of those that
