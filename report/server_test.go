@@ -360,7 +360,7 @@ func TestUnexplained(t *testing.T) {
 	}{
 		{"all told", 30, 60, 95, ""},
 		{"small", 30, 45, 81, ""}, // 19 ms of 100
-		{"outside the server", 30, 30, 62, "in a proxy or in the network"},
+		{"outside the server", 30, 30, 62, "in a proxy or in the network, whose round trip takes 0.25 ms."},
 		{"its API layer", 30, 30, 98, "in its API layer"},
 		{"no TTFT told", 30, 30, -1, "look at its API layer, a proxy, or the network"},
 		{"no queue told", -1, 30, -1, "its queue, of which it tells nothing, its API layer"},
@@ -372,6 +372,7 @@ func TestUnexplained(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := served(50)
+			m.RoundTrip = &record.RoundTrip{Median: 250 * time.Microsecond, Connects: 10}
 			m.Server.Times = map[string]record.ServerTimes{}
 			for name, v := range map[string]float64{"queue_time": tt.queue, "prefill_time": tt.prefill, "ttft": tt.ttft} {
 				if v >= 0 {

@@ -74,6 +74,8 @@ type Manifest struct {
 	// Server is what the server counted of itself during the measurement; nil:
 	// nobody asked for it, or its dialect has no metrics.
 	Server *ServerWindow `json:"server_window,omitempty"`
+	// RoundTrip is the network's, measured beside the requests; nil: it was not.
+	RoundTrip *RoundTrip `json:"network_round_trip,omitempty"`
 	// GPUError tells why figures of the GPUs are missing, or some of them.
 	GPUError string `json:"gpu_telemetry_error,omitempty"`
 	// Dropped lists request fields that the server refused in the preflight
@@ -230,6 +232,14 @@ type ServerWindow struct {
 type ServerTimes struct {
 	Seconds float64  `json:"seconds"`
 	Count   *float64 `json:"count,omitempty"`
+}
+
+// RoundTrip is the median time of a TCP connect, made before and after the run
+// to where its requests go: one round trip of the network to what ends the
+// connection, which is a proxy or a TLS terminator if there is one in front.
+type RoundTrip struct {
+	Median   time.Duration `json:"median_ns"`
+	Connects int           `json:"tcp_connects"`
 }
 
 // DroppedField is a request field that the server refused.

@@ -35,6 +35,7 @@ type settled struct {
 	answered target.Settled
 	metrics  *target.Scraper // nil: it has none that are to be read
 	gpus     *target.Scraper // nil: they are not to be read
+	connects []time.Duration // of TCP, before the run
 }
 
 // settle finds out, before anything is measured, how the server speaks, whether
@@ -53,6 +54,8 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	if !o.preflight {
 		return s, nil
 	}
+	s.connects = connects(ctx, plan)
+	m.RoundTrip = roundTrip(s.connects)
 	probe, err := bench.NewProbe(*plan)
 	if err != nil {
 		return s, err

@@ -277,6 +277,7 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 		m.Outcome = record.RunAborted
 	}
 	if o.preflight {
+		m.RoundTrip = roundTrip(slices.Concat(known.connects, connects(context.WithoutCancel(ctx), &plan)))
 		if after, _, err := known.conditions(context.WithoutCancel(ctx), o); err == nil {
 			for _, c := range target.Changes(m.Conditions, after) {
 				m.Changed = append(m.Changed, c.String())

@@ -116,6 +116,9 @@ func TestServerSide(t *testing.T) {
 			t.Errorf("the %s's spans sum to %.4f ms of %.4f ms", what, pair[0], pair[1])
 		}
 	}
+	if trip := s.Waterfall.RoundTrip; trip == nil || *trip <= 0 || s.Manifest.RoundTrip.Connects != 2*connectsBeside {
+		t.Errorf("round trip = %v of %+v, want that of connects before and after the run", trip, s.Manifest.RoundTrip)
+	}
 	// Counts are exact.
 	want := map[string]float64{report.CountRequests: requests, report.CountInput: input, report.CountOutput: output}
 	for _, c := range s.Server.Counts {
@@ -140,7 +143,7 @@ func TestServerSide(t *testing.T) {
 	if s.Prefill == nil {
 		t.Error("there is no prefill cost, though lengths vary")
 	}
-	for _, text := range []string{"TIME TO FIRST TOKEN, SPAN BY SPAN", "Prefill cost: ", "accepted length", "PREFIX CACHE: hit-rate", "declared      precision fp8", "as we did"} {
+	for _, text := range []string{"TIME TO FIRST TOKEN, SPAN BY SPAN", "network round trip, beside it", "Prefill cost: ", "accepted length", "PREFIX CACHE: hit-rate", "declared      precision fp8", "as we did"} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the report does not say %q:\n%s", text, stdout)
 		}
@@ -273,6 +276,9 @@ func TestServersThatMisbehave(t *testing.T) {
 				"--warmup-request-count", strconv.Itoa(warmup), "--request-count", strconv.Itoa(requests), "--isl", "32", "--osl", "8")
 			if s.Counts.Valid != requests {
 				t.Errorf("%d valid requests, want %d", s.Counts.Valid, requests)
+			}
+			if s.Waterfall.RoundTrip != nil { // there was no preflight
+				t.Errorf("round trip = %v", *s.Waterfall.RoundTrip)
 			}
 			said := s.Server.MetricsError
 			if tt.warning == "" && s.Warned(report.ServerMetrics) {
