@@ -227,9 +227,10 @@ func TestWaterfall(t *testing.T) {
 	for _, r := range recs {
 		r.Conn = record.Conn{Wait: 3 * time.Millisecond, DNS: time.Millisecond, Connect: time.Millisecond}
 		r.Written, r.FirstByte, r.FirstEvent = r.Start+4*msec, r.Start+10*msec, r.Start+15*msec
+		r.FirstComment = r.Start + 12*msec
 	}
 	s := summarize(t, m, recs...)
-	want := []float64{1, 1, 0, 1, 1, 6, 5, 5}
+	want := []float64{1, 1, 0, 1, 1, 6, 2, 3, 5}
 	for i, span := range s.Waterfall.Client {
 		if !alike(span.Mean, want[i]) || !alike(span.Share, want[i]/20) {
 			t.Errorf("client span %s = %v, want %v", span.Name, span, want[i])
@@ -270,6 +271,9 @@ func TestWaterfallSumsUp(t *testing.T) {
 			r := stream(int64(i), 0, 20*msec, 5*msec, 8)
 			r.Conn = record.Conn{Reused: rapid.Bool().Draw(t, "reused"), Wait: step.Draw(t, "wait"), DNS: step.Draw(t, "dns"), Connect: step.Draw(t, "connect"), TLS: step.Draw(t, "tls")}
 			r.Written, r.FirstByte, r.FirstEvent = moment.Draw(t, "w"), moment.Draw(t, "b"), moment.Draw(t, "e")
+			if rapid.Bool().Draw(t, "held") {
+				r.FirstComment = moment.Draw(t, "c")
+			}
 			recs = append(recs, r)
 		}
 		s, err := report.Summarize(m, sequence(recs), nil, report.Options{})

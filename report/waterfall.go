@@ -39,7 +39,9 @@ type Span struct {
 	Source string  `json:"source"`
 }
 
-// The spans of the client, one after the other.
+// The spans of the client, one after the other. SpanHeld begins with the first
+// comment before the first event, if one came, and ends SpanFirstEvent there:
+// servers send comments while a request waits in their queue.
 const (
 	SpanDNS        = "dns"
 	SpanConnect    = "connect"
@@ -48,10 +50,11 @@ const (
 	SpanWrite      = "write"
 	SpanFirstByte  = "wait to first byte"
 	SpanFirstEvent = "first byte to first event"
+	SpanHeld       = "held, with comments only"
 	SpanFirstToken = "first event to first token"
 )
 
-var clientSpans = [...]string{SpanDNS, SpanConnect, SpanTLS, SpanPool, SpanWrite, SpanFirstByte, SpanFirstEvent, SpanFirstToken}
+var clientSpans = [...]string{SpanDNS, SpanConnect, SpanTLS, SpanPool, SpanWrite, SpanFirstByte, SpanFirstEvent, SpanHeld, SpanFirstToken}
 
 const writeSpan = 4 // the place of SpanWrite
 
@@ -186,8 +189,12 @@ func (s *spans) add(r *record.Record, ttft time.Duration) {
 	next(3, ready)
 	next(writeSpan, r.Written)
 	next(5, r.FirstByte)
+	if r.FirstComment.IsSet() {
+		next(6, r.FirstComment)
+		next(7, r.FirstEvent)
+	}
 	next(6, r.FirstEvent)
-	next(7, end)
+	next(8, end)
 }
 
 func (t *tally) waterfallResult() *Waterfall {
