@@ -232,6 +232,9 @@ func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, header h
 		}
 		rec.AfterDone = !more && len(bytes.TrimSpace(s.reader.Buffered())) > 0
 	}
+	if c, ok := s.reader.FirstComment(); ok && (!rec.FirstEvent.IsSet() || record.Time(c.At) < rec.FirstEvent) {
+		rec.FirstComment = record.Time(c.At)
+	}
 	s.answer.Close()
 	rec.End = end
 	return rec.Outcome == record.OK

@@ -345,6 +345,41 @@ func TestCancelEndsAtOnce(t *testing.T) {
 	})
 }
 
+// Comments before the first event are those of a request that waits; others
+// tell nothing.
+func TestFirstComment(t *testing.T) {
+	const event = `data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n"
+	for _, c := range []struct {
+		name  string
+		parts []string // one each 10 ms, after the header
+		want  record.Time
+		first record.Time // event
+	}{
+		{"while it waits", []string{": keep-alive\n\n", ": keep-alive\n\n", event, "data: [DONE]\n\n"}, record.Time(20 * ms), record.Time(40 * ms)},
+		{"in the read of the first event", []string{": ready\n\n" + event, "data: [DONE]\n\n"}, record.Unset, record.Time(20 * ms)},
+		{"later", []string{event, ": keep-alive\n\n", "data: [DONE]\n\n"}, record.Unset, record.Time(20 * ms)},
+		{"and nothing else", []string{": keep-alive\n\n"}, record.Time(20 * ms), record.Unset},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					for _, part := range append([]string{""}, c.parts...) {
+						pause(r, 10*ms)
+						_, _ = io.WriteString(w, part)
+						w.(http.Flusher).Flush()
+					}
+				})
+				recs, _ := measure(t, h, func(p *Plan) { p.Requests = 1 })
+				r := recs[0]
+				if r.FirstByte != record.Time(10*ms) || r.FirstComment != c.want || r.FirstEvent != c.first {
+					t.Errorf("first byte %v, comment %v, event %v; want comment %v, event %v", r.FirstByte, r.FirstComment, r.FirstEvent, c.want, c.first)
+				}
+			})
+		})
+	}
+}
+
 func TestTimeouts(t *testing.T) {
 	stall := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

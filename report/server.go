@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -17,7 +18,8 @@ import (
 type Server struct {
 	Dialect   string `json:"dialect,omitempty"`
 	DialectBy string `json:"dialect_by,omitempty"` // what told
-	// Changed lists conditions that were another after the run than before.
+	// Changed lists conditions that were another after the run than before, and
+	// models whose requests were answered under several names.
 	Changed []string `json:"conditions_changed,omitempty"`
 	// Metrics: its own metrics cover the measurement. If not, MetricsError
 	// tells why; it is empty where nobody asked for them.
@@ -141,6 +143,7 @@ const (
 	apart          = 0.2  // of two means
 	apartFloor     = 20.0 // ms, of TTFT and latency,
 	apartGapFloor  = 1.0  // and of gaps
+	mostNamed      = 5    // models in one message
 )
 
 // served is what the server should have counted: all measured requests that
@@ -285,22 +288,68 @@ func (w *serverWindow) ratio(above, below string) *float64 {
 	return ratio(a, b)
 }
 
+// answeredAs is a model that was asked for and the name in its answers. One name
+// that is another is usual, as that of a dated snapshot; several are several
+// models.
+type answeredAs struct{ asked, name string }
+
+func (t *tally) addAnswered(r *record.Record) {
+	if r.ResponseModel == "" {
+		return
+	}
+	key := answeredAs{cmp.Or(r.Model, t.m.Target.Model), r.ResponseModel}
+	if _, known := t.answered[key]; known || len(t.answered) < maxGroups {
+		t.answered[key]++
+	}
+}
+
+// changed lists what did not stay the same during the run.
+func (t *tally) changed() []string {
+	names := map[string][]string{} // by the model asked for
+	for key := range t.answered {
+		names[key.asked] = append(names[key.asked], key.name)
+	}
+	out := slices.Clone(t.m.Changed)
+	for _, asked := range slices.Sorted(maps.Keys(names)) {
+		named := names[asked]
+		if len(named) < 2 {
+			continue
+		}
+		slices.SortFunc(named, func(a, b string) int {
+			return cmp.Or(cmp.Compare(t.answered[answeredAs{asked, b}], t.answered[answeredAs{asked, a}]), cmp.Compare(a, b))
+		})
+		var parts []string
+		for i, name := range named {
+			if i == mostNamed {
+				parts = append(parts, fmt.Sprintf("%d more", len(named)-i))
+				break
+			}
+			parts = append(parts, fmt.Sprintf("%.80s (%d)", name, t.answered[answeredAs{asked, name}]))
+		}
+		out = append(out, fmt.Sprintf("model: the answers to requests for %.80s name %s", asked, strings.Join(parts, ", ")))
+	}
+	return out
+}
+
 // serverResult tells of the server; nil if nothing is known.
 func (t *tally) serverResult(s *Summary) *Server {
-	m, w := t.m, &t.server
-	if m.Dialect == "" && m.Server == nil && len(m.Conditions) == 0 && len(m.Changed) == 0 && w.gauges == nil {
+	m, w, changed := t.m, &t.server, t.changed()
+	if m.Dialect == "" && m.Server == nil && len(m.Conditions) == 0 && len(changed) == 0 && w.gauges == nil {
 		return nil
 	}
-	out := &Server{Dialect: m.Dialect, DialectBy: m.DialectBy, Changed: m.Changed, MetricsError: w.err, Gauges: w.gauges}
-	if m.Server == nil || w.err != "" {
+	out := &Server{Dialect: m.Dialect, DialectBy: m.DialectBy, Changed: changed, MetricsError: w.err, Gauges: w.gauges}
+	if m.Server == nil {
 		return out
 	}
-	out.Metrics = len(w.counters)+len(w.times) > 0
 	for _, text := range m.Server.Warnings {
 		if !slices.Contains(out.Left, text) {
 			out.Left = append(out.Left, text)
 		}
 	}
+	if w.err != "" {
+		return out
+	}
+	out.Metrics = len(w.counters)+len(w.times) > 0
 	for _, name := range slices.Sorted(maps.Keys(w.times)) {
 		if v, _, ok := w.mean(name); ok {
 			if out.Means == nil {
@@ -467,7 +516,7 @@ func serverTimesApart(_ *tally, s *Summary) (string, Level) {
 }
 
 func conditionsChanged(t *tally, _ *Summary) (string, Level) {
-	parts := slices.Clone(t.m.Changed)
+	parts := t.changed()
 	if t.server.reset {
 		parts = append(parts, t.server.err)
 	}
@@ -479,10 +528,10 @@ func conditionsChanged(t *tally, _ *Summary) (string, Level) {
 
 func serverMetrics(t *tally, s *Summary) (string, Level) {
 	var out []string
-	switch {
-	case t.server.err != "" && !t.server.reset:
+	if t.server.err != "" && !t.server.reset && !t.m.Server.Absent {
 		out = append(out, "The server's metrics do not cover the measurement: "+t.server.err+".")
-	case s.Server != nil && len(s.Server.Left) > 0:
+	}
+	if s.Server != nil && len(s.Server.Left) > 0 {
 		out = append(out, "Some of the server's metrics are left out: "+strings.Join(s.Server.Left, "; ")+".")
 	}
 	if why := s.Manifest.GPUError; why != "" {

@@ -103,6 +103,31 @@ func TestServerAgainstOurs(t *testing.T) {
 				m.Changed = []string{"model: a became b"}
 				return rs
 			}},
+		{name: "answers of another model", codes: []string{report.ConditionsChanged}, level: report.Suspect, says: "requests for demo-8b name demo-8b (60), other (40)",
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				for i, r := range rs {
+					r.ResponseModel = "demo-8b"
+					if i >= 60 {
+						r.ResponseModel = "other"
+					}
+				}
+				return rs
+			}},
+		{name: "answers under one other name, or none", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				for _, r := range rs[1:] {
+					r.ResponseModel = "demo-8b-2026-01-01"
+				}
+				return rs
+			}},
+		{name: "several models that were asked for", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				for i, r := range rs {
+					r.Model = fmt.Sprint("m", i%2)
+					r.ResponseModel = r.Model
+				}
+				return rs
+			}},
 		{name: "counters began anew", codes: []string{report.ConditionsChanged}, level: report.Suspect, says: "fell from 7 to 3",
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				m.Server = &record.ServerWindow{Error: "compare samples: the server's counters were reset: request_success fell from 7 to 3"}
@@ -111,6 +136,16 @@ func TestServerAgainstOurs(t *testing.T) {
 		{name: "no metrics at the end", codes: []string{report.ServerMetrics}, level: report.Valid, says: "it answers 401",
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				m.Server = &record.ServerWindow{Error: "GET http://x/metrics: it answers 401"}
+				return rs
+			}},
+		{name: "no metrics from the start, and only that is said", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Server = &record.ServerWindow{Error: "GET http://x/metrics: status 404: no Prometheus metrics there", Absent: true}
+				return rs
+			}},
+		{name: "readings that failed, and the last one too", codes: []string{report.ServerMetrics}, level: report.Valid, says: "left out: 3 of 9 readings failed: status 500",
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Server = &record.ServerWindow{Error: "status 500", Warnings: []string{"3 of 9 readings failed: status 500"}}
 				return rs
 			}},
 		{name: "series that went", codes: []string{report.ServerMetrics}, level: report.Valid, says: "ttft: series are gone",
@@ -192,9 +227,10 @@ func TestWaterfall(t *testing.T) {
 	for _, r := range recs {
 		r.Conn = record.Conn{Wait: 3 * time.Millisecond, DNS: time.Millisecond, Connect: time.Millisecond}
 		r.Written, r.FirstByte, r.FirstEvent = r.Start+4*msec, r.Start+10*msec, r.Start+15*msec
+		r.FirstComment = r.Start + 12*msec
 	}
 	s := summarize(t, m, recs...)
-	want := []float64{1, 1, 0, 1, 1, 6, 5, 5}
+	want := []float64{1, 1, 0, 1, 1, 6, 2, 3, 5}
 	for i, span := range s.Waterfall.Client {
 		if !alike(span.Mean, want[i]) || !alike(span.Share, want[i]/20) {
 			t.Errorf("client span %s = %v, want %v", span.Name, span, want[i])
@@ -235,6 +271,9 @@ func TestWaterfallSumsUp(t *testing.T) {
 			r := stream(int64(i), 0, 20*msec, 5*msec, 8)
 			r.Conn = record.Conn{Reused: rapid.Bool().Draw(t, "reused"), Wait: step.Draw(t, "wait"), DNS: step.Draw(t, "dns"), Connect: step.Draw(t, "connect"), TLS: step.Draw(t, "tls")}
 			r.Written, r.FirstByte, r.FirstEvent = moment.Draw(t, "w"), moment.Draw(t, "b"), moment.Draw(t, "e")
+			if rapid.Bool().Draw(t, "held") {
+				r.FirstComment = moment.Draw(t, "c")
+			}
 			recs = append(recs, r)
 		}
 		s, err := report.Summarize(m, sequence(recs), nil, report.Options{})
@@ -325,7 +364,7 @@ func TestUnexplained(t *testing.T) {
 	}{
 		{"all told", 30, 60, 95, ""},
 		{"small", 30, 45, 81, ""}, // 19 ms of 100
-		{"outside the server", 30, 30, 62, "in a proxy or in the network"},
+		{"outside the server", 30, 30, 62, "in a proxy or in the network, whose round trip takes 0.25 ms."},
 		{"its API layer", 30, 30, 98, "in its API layer"},
 		{"no TTFT told", 30, 30, -1, "look at its API layer, a proxy, or the network"},
 		{"no queue told", -1, 30, -1, "its queue, of which it tells nothing, its API layer"},
@@ -337,6 +376,7 @@ func TestUnexplained(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			m := served(50)
+			m.RoundTrip = &record.RoundTrip{Median: 250 * time.Microsecond, Connects: 10}
 			m.Server.Times = map[string]record.ServerTimes{}
 			for name, v := range map[string]float64{"queue_time": tt.queue, "prefill_time": tt.prefill, "ttft": tt.ttft} {
 				if v >= 0 {

@@ -32,6 +32,7 @@ type tally struct {
 	served    served
 	events    events
 	waterfall waterfall
+	answered  map[answeredAs]int64 // valid requests
 
 	clientSamples []record.Sample
 
@@ -145,6 +146,7 @@ func newTally(m *record.Manifest) *tally {
 		goals:      goalsOf(m.Goodput),
 		classGoals: make(map[string][]goal),
 		nameOf:     make(map[string]int32),
+		answered:   make(map[answeredAs]int64),
 	}
 	for _, c := range m.Classes {
 		if len(c.Goodput) > 0 {
@@ -340,6 +342,7 @@ func (t *tally) addValid(r *record.Record) {
 	t.served.addValid(r)
 	t.addStream(r)
 	t.addWaterfall(r)
+	t.addAnswered(r)
 }
 
 func (t *tally) histogram(tag string, d time.Duration, ok bool) {

@@ -24,9 +24,9 @@ type Waterfall struct {
 	// was written, the last of them what nothing explains: their sum is that of
 	// the client's spans after SpanWrite. Empty if it tells none.
 	Server []Span `json:"server,omitempty"`
-	// Connect is the mean time of a TCP connect, about one round trip of the
-	// network; nil if no connection was made.
-	Connect *float64 `json:"tcp_connect_ms,omitempty"`
+	// RoundTrip is the network's, measured beside the requests; see
+	// record.RoundTrip for how and to where. Nil if it was not measured.
+	RoundTrip *float64 `json:"network_round_trip_ms,omitempty"`
 	// Note says from where to where the server counts.
 	Note string `json:"note,omitempty"`
 }
@@ -39,7 +39,9 @@ type Span struct {
 	Source string  `json:"source"`
 }
 
-// The spans of the client, one after the other.
+// The spans of the client, one after the other. SpanHeld begins with the first
+// comment before the first event, if one came, and ends SpanFirstEvent there:
+// servers send comments while a request waits in their queue.
 const (
 	SpanDNS        = "dns"
 	SpanConnect    = "connect"
@@ -48,10 +50,11 @@ const (
 	SpanWrite      = "write"
 	SpanFirstByte  = "wait to first byte"
 	SpanFirstEvent = "first byte to first event"
+	SpanHeld       = "held, with comments only"
 	SpanFirstToken = "first event to first token"
 )
 
-var clientSpans = [...]string{SpanDNS, SpanConnect, SpanTLS, SpanPool, SpanWrite, SpanFirstByte, SpanFirstEvent, SpanFirstToken}
+var clientSpans = [...]string{SpanDNS, SpanConnect, SpanTLS, SpanPool, SpanWrite, SpanFirstByte, SpanFirstEvent, SpanHeld, SpanFirstToken}
 
 const writeSpan = 4 // the place of SpanWrite
 
@@ -186,8 +189,12 @@ func (s *spans) add(r *record.Record, ttft time.Duration) {
 	next(3, ready)
 	next(writeSpan, r.Written)
 	next(5, r.FirstByte)
+	if r.FirstComment.IsSet() {
+		next(6, r.FirstComment)
+		next(7, r.FirstEvent)
+	}
 	next(6, r.FirstEvent)
-	next(7, end)
+	next(8, end)
 }
 
 func (t *tally) waterfallResult() *Waterfall {
@@ -200,7 +207,11 @@ func (t *tally) waterfallResult() *Waterfall {
 		return nil
 	}
 	n := float64(kept.n)
-	w := &Waterfall{Requests: kept.n, TTFT: float64(kept.ttft) / n / ms, Connect: t.connect.mean()}
+	w := &Waterfall{Requests: kept.n, TTFT: float64(kept.ttft) / n / ms}
+	if trip := t.m.RoundTrip; trip != nil && trip.Median > 0 {
+		v := float64(trip.Median) / ms
+		w.RoundTrip = &v
+	}
 	if t.openLoop {
 		w.Late = kept.late.mean()
 	}
@@ -280,8 +291,8 @@ func ttftUnexplained(_ *tally, s *Summary) (string, Level) {
 	switch {
 	case large(rest) && ownTTFT:
 		trip := ""
-		if w.Connect != nil {
-			trip = fmt.Sprintf(" (a TCP connect takes %.3g ms)", *w.Connect)
+		if w.RoundTrip != nil {
+			trip = fmt.Sprintf(", whose round trip takes %.3g ms", *w.RoundTrip)
 		}
 		return fmt.Sprintf("%.4g ms of the mean TTFT of %.4g ms pass outside the server's own count: in a proxy or in the network%s.", rest, w.TTFT, trip), Valid
 	case large(rest):

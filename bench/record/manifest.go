@@ -71,8 +71,11 @@ type Manifest struct {
 	DialectBy string `json:"dialect_by,omitempty"`
 	// Changed lists conditions that were another after the run than before.
 	Changed []string `json:"conditions_changed,omitempty"`
-	// Server is what the server counted of itself during the measurement.
+	// Server is what the server counted of itself during the measurement; nil:
+	// nobody asked for it, or its dialect has no metrics.
 	Server *ServerWindow `json:"server_window,omitempty"`
+	// RoundTrip is the network's, measured beside the requests; nil: it was not.
+	RoundTrip *RoundTrip `json:"network_round_trip,omitempty"`
 	// GPUError tells why figures of the GPUs are missing, or some of them.
 	GPUError string `json:"gpu_telemetry_error,omitempty"`
 	// Dropped lists request fields that the server refused in the preflight
@@ -232,8 +235,10 @@ type ServerWindow struct {
 	Counters map[string]float64     `json:"counters,omitempty"`
 	Times    map[string]ServerTimes `json:"times,omitempty"`
 	Warnings []string               `json:"warnings,omitempty"`
-	// Error tells why there are no figures.
-	Error string `json:"error,omitempty"`
+	// Error tells why there are no figures. Absent: because the server has no
+	// metrics where its dialect has them, which is no failure.
+	Error  string `json:"error,omitempty"`
+	Absent bool   `json:"absent,omitempty"`
 }
 
 // ServerTimes are intervals that a server timed: their sum, and their number
@@ -241,6 +246,14 @@ type ServerWindow struct {
 type ServerTimes struct {
 	Seconds float64  `json:"seconds"`
 	Count   *float64 `json:"count,omitempty"`
+}
+
+// RoundTrip is the median time of a TCP connect, made before and after the run
+// to where its requests go: one round trip of the network to what ends the
+// connection, which is a proxy or a TLS terminator if there is one in front.
+type RoundTrip struct {
+	Median   time.Duration `json:"median_ns"`
+	Connects int           `json:"tcp_connects"`
 }
 
 // DroppedField is a request field that the server refused.

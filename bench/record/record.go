@@ -107,11 +107,14 @@ type Record struct {
 	// lateness.
 	CapWait time.Duration `json:"cap_wait_ns,omitempty"`
 	// FirstByte is the first byte of the response header, FirstEvent the first
-	// event with data, whatever it holds. End is the end of the exchange:
+	// event with data, whatever it holds. FirstComment is the first comment
+	// line of the stream, if one came before that: what servers send to keep
+	// the connection of a request that waits. End is the end of the exchange:
 	// [DONE], the end of the body, or the failure.
-	FirstByte  Time `json:"first_byte,omitzero"`
-	FirstEvent Time `json:"first_event,omitzero"`
-	End        Time `json:"end,omitzero"`
+	FirstByte    Time `json:"first_byte,omitzero"`
+	FirstComment Time `json:"first_comment,omitzero"`
+	FirstEvent   Time `json:"first_event,omitzero"`
+	End          Time `json:"end,omitzero"`
 
 	Conn Conn `json:"conn,omitzero"`
 
@@ -221,7 +224,7 @@ func New(phase Phase, id int64) *Record {
 	return &Record{
 		ID: id, Phase: phase,
 		Due: Unset, Start: Unset, Written: Unset,
-		FirstByte: Unset, FirstEvent: Unset, End: Unset,
+		FirstByte: Unset, FirstComment: Unset, FirstEvent: Unset, End: Unset,
 		FirstTokenEvent: -1, FirstAnswerEvent: -1, LastTokenEvent: -1,
 		AskedInput: Unknown, OwnInput: Unknown, AskedOutput: Unknown, ExpectedCached: Unknown,
 		Tokens: unknownTokens, Usage: NoUsage,

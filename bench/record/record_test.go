@@ -26,7 +26,7 @@ func anyRecord(t *rapid.T) *Record {
 	moment := func(name string) Time { return Time(rapid.Int64Range(-1, 1e15).Draw(t, name)) }
 	r := New(rapid.SampledFrom([]Phase{PhaseWarmup, PhaseMeasure, PhaseCooldown}).Draw(t, "phase"), rapid.Int64Range(0, 1e9).Draw(t, "id"))
 	r.Session, r.Class, r.Model = rapid.String().Draw(t, "session"), rapid.String().Draw(t, "class"), rapid.String().Draw(t, "model")
-	r.Due, r.Start, r.Written, r.FirstByte, r.FirstEvent, r.End = moment("due"), moment("start"), moment("written"), moment("byte"), moment("event"), moment("end")
+	r.Due, r.Start, r.Written, r.FirstByte, r.FirstComment, r.FirstEvent, r.End = moment("due"), moment("start"), moment("written"), moment("byte"), moment("comment"), moment("event"), moment("end")
 	r.Outcome = rapid.SampledFrom(Outcomes).Draw(t, "outcome")
 	if r.Outcome != OK {
 		r.Failure = &Failure{Stage: "body", Message: rapid.String().Draw(t, "message"), RetryAfter: 2 * time.Second}

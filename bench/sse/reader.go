@@ -76,8 +76,9 @@ type Reader struct {
 	dataFrom, dataTo int
 
 	comments int
-	started  bool // the byte order mark, if any, is behind us
-	skipLF   bool // the line before ended with CR: an LF belongs to it
+	comment  Stamp // of the read that brought the first one
+	started  bool  // the byte order mark, if any, is behind us
+	skipLF   bool  // the line before ended with CR: an LF belongs to it
 }
 
 // NewReader returns a Reader of r. It calls stamp exactly once right after each
@@ -201,6 +202,10 @@ func (d *Reader) Ended() bool { return d.err == io.EOF }
 // Comments returns how many comment lines have been read.
 func (d *Reader) Comments() int { return d.comments }
 
+// FirstComment returns when the first comment line was read; ok is false if
+// there was none.
+func (d *Reader) FirstComment() (at Stamp, ok bool) { return d.comment, d.comments > 0 }
+
 // fail ends the stream for good: what is buffered is given up.
 func (d *Reader) fail(what string, limit int) {
 	d.failed = true
@@ -266,7 +271,9 @@ func (d *Reader) field(from, to int) {
 	name, value := line, to
 	switch {
 	case colon == 0:
-		d.comments++
+		if d.comments++; d.comments == 1 {
+			d.comment = d.last
+		}
 		return
 	case colon > 0:
 		name, value = line[:colon], from+colon+1

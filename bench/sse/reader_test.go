@@ -322,6 +322,18 @@ func TestPeekAndWhole(t *testing.T) {
 	})
 }
 
+// The first comment has the stamp of the read that ended its line.
+func TestFirstComment(t *testing.T) {
+	d := NewReader(&chunks{[]string{"\n", ": a", "\n\n", ": b\n\ndata: c\n\n", ": d\n"}, io.EOF}, counting(), 0)
+	if _, ok := d.FirstComment(); ok {
+		t.Error("there is a comment before anything was read")
+	}
+	readAll(t, d)
+	if at, ok := d.FirstComment(); !ok || at.At != 3 {
+		t.Errorf("first comment at %v, %v", at, ok)
+	}
+}
+
 // A reader that is used again behaves like a new one, whatever it read before.
 func TestReset(t *testing.T) {
 	d := NewReader(strings.NewReader(""), counting(), 0)

@@ -166,6 +166,8 @@ func (s *Server) Conditions(ctx context.Context, d Dialect, f Facts, modelName s
 		for _, k := range doc.keys {
 			if found, ok := lookup(v, k.at, modelName); ok {
 				c.add(k.name, k.form.text(found), "GET "+path)
+			} else if k.name == Model && lists(v, k.at) {
+				c.unlisted("GET " + path)
 			}
 		}
 	}
@@ -214,10 +216,27 @@ func (s *Server) document(ctx context.Context, path string, answers map[string]*
 type conditions map[string]record.Condition
 
 func (c conditions) add(name, value, from string) {
-	if _, known := c[name]; known || value == "" {
+	if c[name].Value != "" || value == "" {
 		return
 	}
 	c[name] = record.Condition{Name: name, Value: value, Source: Probed, From: from}
+}
+
+// unlisted keeps that a list of models was read which does not have the one
+// asked for: an unknown that says from where. Servers answer to names that they
+// do not list, so this is no fault; Changes tells if it was listed before.
+func (c conditions) unlisted(from string) {
+	if c[Model].Value == "" {
+		c[Model] = record.Condition{Name: Model, Source: Unknown, From: from}
+	}
+}
+
+// lists reports whether the list that a path leads through is there.
+func lists(v any, path string) bool {
+	before, _, ok := strings.Cut(path, "[*]")
+	found, _ := lookup(v, before, "")
+	_, list := found.([]any)
+	return ok && list
 }
 
 // addGPUs reads what the labels say of the GPUs.
@@ -287,10 +306,10 @@ func (c conditions) list(declared []string) (list []record.Condition, warnings [
 		said[name] = value
 	}
 	for _, o := range order {
-		found, probed := c[o.name]
+		found := c[o.name]
 		value, told := said[o.name]
 		switch {
-		case probed:
+		case found.Value != "":
 			list = append(list, found)
 			if told && !strings.EqualFold(value, found.Value) {
 				warnings = append(warnings, fmt.Sprintf("condition %s is declared as %q, and %s tells %q", o.name, value, found.From, found.Value))
@@ -298,7 +317,7 @@ func (c conditions) list(declared []string) (list []record.Condition, warnings [
 		case told:
 			list = append(list, record.Condition{Name: o.name, Value: value, Source: Declared})
 		case o.always:
-			list = append(list, record.Condition{Name: o.name, Source: Unknown})
+			list = append(list, record.Condition{Name: o.name, Source: Unknown, From: found.From})
 		}
 	}
 	for _, name := range own {
@@ -386,15 +405,24 @@ func plain(s string) string {
 	return out.String()
 }
 
-// Change is a condition that differs between two moments or runs.
+// Change is a condition that differs between two moments or runs. After is
+// empty if the server then no longer listed it.
 type Change struct {
 	Name          string
 	Before, After string
 }
 
+func (c Change) String() string {
+	if c.After == "" {
+		return fmt.Sprintf("%s: %s is no longer listed", c.Name, c.Before)
+	}
+	return fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After)
+}
+
 // Changes returns the conditions that have another value after than before, in
 // the order of before. What is unknown at one of the two moments has not
-// changed: nobody knows.
+// changed: nobody knows. A model that was listed and is missing from a list
+// that could be read has.
 func Changes(before, after []record.Condition) []Change {
 	then := map[string]record.Condition{}
 	for _, c := range after {
@@ -402,8 +430,9 @@ func Changes(before, after []record.Condition) []Change {
 	}
 	var out []Change
 	for _, c := range before {
-		now, ok := then[c.Name]
-		if !ok || c.Value == "" || now.Value == "" || c.Value == now.Value {
+		now := then[c.Name]
+		gone := now.Value == "" && now.From != ""
+		if c.Value == "" || c.Value == now.Value || now.Value == "" && !(gone && c.Source == Probed) {
 			continue
 		}
 		out = append(out, Change{c.Name, c.Value, now.Value})

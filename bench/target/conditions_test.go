@@ -204,3 +204,32 @@ func TestChanges(t *testing.T) {
 		t.Error(d)
 	}
 }
+
+// A model that is gone from the list has changed, if the list can be read.
+func TestModelNoLongerListed(t *testing.T) {
+	of := func(page string) []record.Condition {
+		list, _, err := serve(t, &script{pages: map[string]string{"/v1/models": page}}).Conditions(t.Context(), mustBe("vllm"), Facts{}, "m", nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	const listed, other = `{"data":[{"id":"m"}]}`, `{"data":[{"id":"other"}]}`
+	for _, c := range []struct{ before, after, want string }{
+		{listed, other, "model: m is no longer listed"},
+		{listed, `{"data":[]}`, "model: m is no longer listed"},
+		{listed, listed, ""},
+		{listed, `{"data":null}`, ""},
+		{listed, "<html>", ""},
+		{other, other, ""}, // an alias that was never listed
+		{other, listed, ""},
+	} {
+		var got []string
+		for _, change := range Changes(of(c.before), of(c.after)) {
+			got = append(got, change.String())
+		}
+		if strings.Join(got, "; ") != c.want {
+			t.Errorf("%s, then %s: changes %q, want %q", c.before, c.after, got, c.want)
+		}
+	}
+}

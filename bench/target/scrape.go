@@ -85,7 +85,7 @@ func (s *Scraper) Run(ctx context.Context, interval time.Duration, sink func(Sam
 
 // Scrape reads the endpoint once. With an error the sample holds only when
 // that was; the error is ErrNoMetrics if the endpoint is not there or is
-// something else.
+// switched off.
 func (s *Scraper) Scrape(ctx context.Context) (Sample, error) {
 	sample := Sample{At: s.Clock(), From: s.From}
 	families, err := s.families(ctx)
@@ -127,14 +127,15 @@ func parse(a *answer) (map[string]*dto.MetricFamily, error) {
 	switch {
 	case a.status == http.StatusUnauthorized || a.status == http.StatusForbidden:
 		return nil, fmt.Errorf("status %d: it wants other credentials", a.status)
-	case a.status/100 == 3 || a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed:
+	case a.status/100 == 3 || a.status == http.StatusNotFound || a.status == http.StatusMethodNotAllowed ||
+		a.status == http.StatusNotImplemented: // llama.cpp without --metrics
 		return nil, fmt.Errorf("status %d: %w", a.status, ErrNoMetrics)
 	case !a.ok():
 		return nil, fmt.Errorf("status %d", a.status)
 	case kind == "text/html" || bytes.HasPrefix(start, []byte("<")):
-		return nil, fmt.Errorf("the answer is HTML: %w", ErrNoMetrics)
+		return nil, errors.New("the answer is HTML, not Prometheus metrics")
 	case strings.HasSuffix(kind, "json") || bytes.HasPrefix(start, []byte("[")):
-		return nil, fmt.Errorf("the answer is JSON: %w", ErrNoMetrics)
+		return nil, errors.New("the answer is JSON, not Prometheus metrics")
 	}
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(a.body))

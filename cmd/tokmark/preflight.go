@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -36,6 +37,7 @@ type settled struct {
 	answered target.Settled
 	metrics  *target.Scraper // nil: it has none that are to be read
 	gpus     *target.Scraper // nil: they are not to be read
+	connects []time.Duration // of TCP, before the run
 }
 
 // settle finds out, before anything is measured, how the server speaks, whether
@@ -54,6 +56,8 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	if !o.preflight {
 		return s, nil
 	}
+	s.connects = connects(ctx, plan)
+	m.RoundTrip = roundTrip(s.connects)
 	probe, err := bench.NewProbe(*plan)
 	if err != nil {
 		return s, err
@@ -172,10 +176,15 @@ func (o *options) findDialect(ctx context.Context, w *world, s *settled, plan *b
 	}
 	if o.serverMetrics && known {
 		if scraper, ok := s.server.Scraper(s.dialect, o.models[0], clock); ok {
-			if _, err := scraper.Scrape(ctx); err == nil {
+			_, err := scraper.Scrape(ctx)
+			if err != nil && !errors.Is(err, target.ErrNoMetrics) {
+				_, err = scraper.Scrape(ctx) // once may be chance
+			}
+			if err == nil {
 				s.metrics = scraper
 			} else {
-				fmt.Fprintf(w.Stderr, "tokmark: no server metrics: %v\n", mask(err, plan.Secrets))
+				m.Server = &record.ServerWindow{Error: maskText(err.Error(), plan.Secrets), Absent: errors.Is(err, target.ErrNoMetrics)}
+				fmt.Fprintf(w.Stderr, "tokmark: no server metrics: %s\n", m.Server.Error)
 			}
 		}
 	}

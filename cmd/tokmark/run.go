@@ -267,8 +267,10 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 	debug.SetGCPercent(percent)
 	debug.SetMemoryLimit(limit)
 
-	var sampleErr error
-	m.Server, sampleErr = samples.end(ctx)
+	window, sampleErr := samples.end(ctx)
+	if window != nil {
+		m.Server = window
+	}
 	if err := samples.gpu.err(gpuErr); err != nil {
 		m.GPUError = mask(err, plan.Secrets).Error()
 	}
@@ -286,9 +288,10 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 		m.Outcome = record.RunAborted
 	}
 	if o.preflight {
+		m.RoundTrip = roundTrip(slices.Concat(known.connects, connects(context.WithoutCancel(ctx), &plan)))
 		if after, _, err := known.conditions(context.WithoutCancel(ctx), o); err == nil {
 			for _, c := range target.Changes(m.Conditions, after) {
-				m.Changed = append(m.Changed, fmt.Sprintf("%s: %s became %s", c.Name, c.Before, c.After))
+				m.Changed = append(m.Changed, c.String())
 			}
 		}
 	}

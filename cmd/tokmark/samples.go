@@ -32,7 +32,8 @@ type sampler struct {
 	server *target.Scraper // nil: it tells nothing
 	start  target.Sample   // of the server, at the start of the measurement
 	startE error
-	gpu    readings // complete after end
+	own    readings // of the server's metrics
+	gpu    readings // complete after end, as own
 }
 
 // readings are how often an exporter was read and was not.
@@ -41,26 +42,20 @@ type readings struct {
 	last         string // why one failed
 }
 
-func (r *readings) add(t target.Sample) {
-	switch {
-	case t.Error != "":
-		r.failed++
-		r.last = t.Error
-	case len(t.Gauges)+len(t.Counters)+len(t.Times) == 0:
-		r.failed++
-		r.last = strings.Join(t.Warnings, "; ")
-	default:
+func (r *readings) add(failure string) {
+	if failure == "" {
 		r.read++
+		return
 	}
+	r.failed++
+	r.last = failure
 }
 
 // err tells what is missing; before is why a reading before the run failed.
 func (r *readings) err(before error) error {
 	switch {
-	case r.failed > 0 && r.read > 0:
-		return fmt.Errorf("%d of %d readings failed: %s", r.failed, r.failed+r.read, r.last)
 	case r.failed > 0:
-		return errors.New(r.last)
+		return fmt.Errorf("%d of %d readings failed: %s", r.failed, r.failed+r.read, r.last)
 	case r.read == 0:
 		return before
 	}
@@ -89,8 +84,13 @@ func startSampling(ctx context.Context, dir record.Dir, plan *bench.Plan, record
 		if scraper != nil {
 			s.watch.Go(func() {
 				scraper.Run(ctx, scrapeEvery, func(t target.Sample) {
-					if from == record.FromGPU {
-						s.gpu.add(t)
+					switch {
+					case from == record.FromServer:
+						s.own.add(t.Error)
+					case t.Error == "" && len(t.Gauges)+len(t.Counters)+len(t.Times) == 0:
+						s.gpu.add(strings.Join(t.Warnings, "; "))
+					default:
+						s.gpu.add(t.Error)
 					}
 					if t.Error == "" {
 						s.in <- flat(from, t)
@@ -119,9 +119,13 @@ func (s *sampler) end(ctx context.Context) (*record.ServerWindow, error) {
 		last, err := s.server.Scrape(ctx)
 		cancel()
 		window = windowOf(s.start, last, errors.Join(s.startE, err))
+		window.Error = maskText(window.Error, s.plan.Secrets)
 	}
 	s.stop()
 	s.watch.Wait()
+	if err := s.own.err(nil); err != nil && window != nil {
+		window.Warnings = append(window.Warnings, maskText(err.Error(), s.plan.Secrets))
+	}
 	close(s.in)
 	return window, <-s.wrote
 }

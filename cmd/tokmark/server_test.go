@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"math"
 	"net/http"
@@ -118,6 +119,9 @@ func TestServerSide(t *testing.T) {
 			t.Errorf("the %s's spans sum to %.4f ms of %.4f ms", what, pair[0], pair[1])
 		}
 	}
+	if trip := s.Waterfall.RoundTrip; trip == nil || *trip <= 0 || s.Manifest.RoundTrip.Connects != 2*connectsBeside {
+		t.Errorf("round trip = %v of %+v, want that of connects before and after the run", trip, s.Manifest.RoundTrip)
+	}
 	// Counts are exact.
 	want := map[string]float64{report.CountRequests: requests, report.CountInput: input, report.CountOutput: output}
 	for _, c := range s.Server.Counts {
@@ -142,7 +146,7 @@ func TestServerSide(t *testing.T) {
 	if s.Prefill == nil {
 		t.Error("there is no prefill cost, though lengths vary")
 	}
-	for _, text := range []string{"TIME TO FIRST TOKEN, SPAN BY SPAN", "Prefill cost: ", "accepted length", "PREFIX CACHE: hit-rate", "declared      precision fp8", "as we did"} {
+	for _, text := range []string{"TIME TO FIRST TOKEN, SPAN BY SPAN", "network round trip, beside it", "Prefill cost: ", "accepted length", "PREFIX CACHE: hit-rate", "declared      precision fp8", "as we did"} {
 		if !strings.Contains(stdout, text) {
 			t.Errorf("the report does not say %q:\n%s", text, stdout)
 		}
@@ -165,6 +169,16 @@ func TestServersThatMisbehave(t *testing.T) {
 		w.Header().Set("Content-Type", kept.Header().Get("Content-Type"))
 		_, _ = io.WriteString(w, change(kept.Body.String()))
 	}
+	var readings atomic.Int64 // of the metrics
+	nth := func(n int64) func(*mockserver.Server, int64, http.ResponseWriter, *http.Request) {
+		return func(sim *mockserver.Server, _ int64, w http.ResponseWriter, r *http.Request) {
+			if readings.Add(1) == n {
+				w.WriteHeader(http.StatusInternalServerError)
+			} else {
+				sim.ServeHTTP(w, r)
+			}
+		}
+	}
 	tests := []struct {
 		name string
 		// metrics answers for the metrics once so many requests have been sent,
@@ -172,7 +186,7 @@ func TestServersThatMisbehave(t *testing.T) {
 		metrics func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request)
 		post    func(sim *mockserver.Server, sent int64)
 		warning string
-		says    string // in the warning, or on stderr where there is none
+		says    string // in the warning, or of the server where there is none
 		suspect bool
 		counts  bool // of the server are there
 	}{
@@ -180,9 +194,11 @@ func TestServersThatMisbehave(t *testing.T) {
 			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusNotFound)
 			}},
-		{name: "HTML", says: "the answer is HTML",
+		{name: "500 once before the run", counts: true, metrics: nth(1)},
+		{name: "500 once during the run", warning: report.ServerMetrics, says: " readings failed: read metrics: GET ", counts: true, metrics: nth(2)},
+		{name: "HTML", warning: report.ServerMetrics, says: "the answer is HTML",
 			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) { html(w) }},
-		{name: "401", says: "it wants other credentials",
+		{name: "401", warning: report.ServerMetrics, says: "it wants other credentials",
 			metrics: func(_ *mockserver.Server, _ int64, w http.ResponseWriter, _ *http.Request) { unauthorized(w) }},
 		{name: "gone at the end", warning: report.ServerMetrics, says: "it wants other credentials",
 			metrics: func(sim *mockserver.Server, sent int64, w http.ResponseWriter, r *http.Request) {
@@ -243,6 +259,7 @@ func TestServersThatMisbehave(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var sent atomic.Int64
+			readings.Store(0)
 			_, url := simulator(t, nil, func(sim *mockserver.Server) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					switch {
@@ -258,12 +275,18 @@ func TestServersThatMisbehave(t *testing.T) {
 					}
 				})
 			})
-			s, _, stderr := summarized(t, url, "--preflight=false", "--dialect", "vllm", "--concurrency", "2",
+			s, _, _ := summarized(t, url, "--preflight=false", "--dialect", "vllm", "--concurrency", "2",
 				"--warmup-request-count", strconv.Itoa(warmup), "--request-count", strconv.Itoa(requests), "--isl", "32", "--osl", "8")
 			if s.Counts.Valid != requests {
 				t.Errorf("%d valid requests, want %d", s.Counts.Valid, requests)
 			}
-			said := stderr
+			if s.Waterfall.RoundTrip != nil { // there was no preflight
+				t.Errorf("round trip = %v", *s.Waterfall.RoundTrip)
+			}
+			said := s.Server.MetricsError
+			if tt.warning == "" && s.Warned(report.ServerMetrics) {
+				t.Errorf("there is a warning: %+v", s.Warnings)
+			}
 			if tt.warning != "" {
 				said = ""
 				for _, w := range s.Warnings {
@@ -385,6 +408,59 @@ func TestTokensWithoutUsage(t *testing.T) {
 			}
 			if during.Load() > 0 || (after.Load() >= 12) != (tt.source == record.SourceServer) {
 				t.Errorf("the server was asked to count %d times while it was measured, and %d times after", during.Load(), after.Load())
+			}
+		})
+	}
+}
+
+// renaming has its answers speak of another model.
+type renaming struct{ http.ResponseWriter }
+
+func (w renaming) Write(b []byte) (int, error) {
+	_, err := w.ResponseWriter.Write(bytes.ReplaceAll(b, []byte("tokmark-sim"), []byte("another-sim")))
+	return len(b), err
+}
+
+func (w renaming) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// TestAnotherModelInMidRun: a server that goes over to another model is caught
+// by its list of models and by the names in its answers, each by itself.
+func TestAnotherModelInMidRun(t *testing.T) {
+	for _, tt := range []struct {
+		name            string
+		listed, answers bool // are of the other model from the 10th measured request on
+		says            string
+	}{
+		{name: "in the list", listed: true, says: "model: tokmark-sim is no longer listed"},
+		{name: "in the answers", answers: true, says: "requests for tokmark-sim name another-sim (10), tokmark-sim (10)"},
+		{name: "no", says: ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var measured atomic.Int64
+			_, url := simulator(t, nil, func(sim *mockserver.Server) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					n := measured.Load()
+					if id := r.Header.Get("X-Request-ID"); r.Method == http.MethodPost && strings.Contains(id, "-m") {
+						n = measured.Add(1)
+					}
+					if n > 10 && (tt.answers && r.Method == http.MethodPost || tt.listed && r.URL.Path == "/v1/models") {
+						w = renaming{w}
+					}
+					sim.ServeHTTP(w, r)
+				})
+			})
+			s, _, _ := summarized(t, url, "--concurrency", "1", "--request-count", "20", "--isl", "32", "--osl", "8")
+			said := ""
+			for _, w := range s.Warnings {
+				if w.Code == report.ConditionsChanged {
+					said = w.Message
+				}
+			}
+			if (tt.says == "") != (said == "") || !strings.Contains(said, tt.says) {
+				t.Errorf("said %q, want %q in it", said, tt.says)
+			}
+			if said != "" && s.Verdict.Level == report.Valid {
+				t.Error("the run is valid")
 			}
 		})
 	}

@@ -36,9 +36,10 @@ func manifest(concurrency int) *record.Manifest {
 			{Name: "quantization", Source: "unknown"}, {Name: "tensor parallel size", Source: "unknown"},
 		},
 		Workload: "synthetic: 512 ± 200 input tokens, 48 output tokens", WorkloadHash: "sha256:5f2c01", Cache: record.Cache{Mode: record.CacheHitRate, HitRate: 0.25},
-		Goodput: map[string]float64{"time_to_first_token": 120, "inter_token_latency": 12},
-		Host:    record.Host{OS: "linux", Arch: "amd64", Cores: 16, Procs: 16, NoFile: 1 << 20, CPU: "Some CPU"},
-		Dialect: "vllm", Server: &record.ServerWindow{
+		Goodput:   map[string]float64{"time_to_first_token": 120, "inter_token_latency": 12},
+		Host:      record.Host{OS: "linux", Arch: "amd64", Cores: 16, Procs: 16, NoFile: 1 << 20, CPU: "Some CPU"},
+		RoundTrip: &record.RoundTrip{Median: 180 * time.Microsecond, Connects: 10},
+		Dialect:   "vllm", Server: &record.ServerWindow{
 			From: 500 * msec, To: 9000 * msec, Counters: map[string]float64{"request_success": 396, "generation_tokens": 19008},
 			Times: map[string]record.ServerTimes{"queue_time": {Seconds: 4, Count: ptr(396)}, "prefill_time": {Seconds: 20, Count: ptr(396)}, "ttft": {Seconds: 25, Count: ptr(396)}},
 		},

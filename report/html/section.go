@@ -192,6 +192,9 @@ func waterfall(s *report.Summary) section {
 		if w.Late != nil && *w.Late > 0 {
 			sec.Facts = append(sec.Facts, fact{"before it", "requests started " + phrase.Figure(*w.Late) + " ms late by the schedule on average"})
 		}
+		if w.RoundTrip != nil {
+			sec.Facts = append(sec.Facts, fact{"network", fmt.Sprintf("a round trip takes %s ms, median of %d TCP connects beside the run", phrase.Figure(*w.RoundTrip), s.Manifest.RoundTrip.Connects)})
+		}
 		sec.Tables = append(sec.Tables, t)
 	}
 	if c := s.Connections; c.New+c.Reused > 0 {

@@ -268,7 +268,7 @@ func (im *importer) finish() (*Imported, error) {
 
 // rebase takes times to offsets from base.
 func rebase(r *record.Record, base record.Time) {
-	for _, t := range []*record.Time{&r.Due, &r.Start, &r.Written, &r.FirstByte, &r.FirstEvent, &r.End} {
+	for _, t := range []*record.Time{&r.Due, &r.Start, &r.Written, &r.FirstByte, &r.FirstComment, &r.FirstEvent, &r.End} {
 		if t.IsSet() {
 			*t -= base
 		}

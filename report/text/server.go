@@ -53,6 +53,9 @@ func (p *page) waterfall(s *report.Summary) {
 		}
 		add(name, one)
 	}
+	if w.RoundTrip != nil {
+		t.AppendRow(table.Row{"network round trip, beside it", figure(*w.RoundTrip), "", fmt.Sprintf("median of %d TCP connects", s.Manifest.RoundTrip.Connects)})
+	}
 	p.title("TIME TO FIRST TOKEN, SPAN BY SPAN (means)")
 	p.render(t)
 	if w.Note != "" {
@@ -151,6 +154,9 @@ func (p *page) server(s *report.Summary) {
 	}
 	if v.MetricsError != "" {
 		p.item("metrics", blockKey, clean(v.MetricsError, 300))
+	}
+	if len(v.Left) > 0 {
+		p.item("left out", blockKey, clean(strings.Join(v.Left, "; "), 300))
 	}
 }
 

@@ -155,6 +155,7 @@ func speaking(m *record.Manifest) {
 		m.Conditions = append(m.Conditions, record.Condition{Name: name, Source: "unknown"})
 	}
 	m.Changed = []string{"engine_version: 0.32.1 became 0.32.2"}
+	m.RoundTrip = &record.RoundTrip{Median: 180 * time.Microsecond, Connects: 10}
 	m.Server = &record.ServerWindow{
 		To: 20_000 * msec,
 		Counters: map[string]float64{
