@@ -25,7 +25,8 @@ type Config struct {
 	// in a queue, first come first served. Default 64.
 	MaxBatch int
 	// PrefillBase is what the prefill of one prompt costs whatever its length.
-	// Default 8 ms.
+	// Where it and PrefillPerToken are 0, all prompts that wait are prefilled
+	// before the next decode step, not one of them. Default 8 ms.
 	PrefillBase time.Duration
 	// PrefillPerToken is the further cost of each prompt token that is not
 	// found in the prefix cache. Default 25 µs.
