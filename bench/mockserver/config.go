@@ -57,8 +57,8 @@ type Config struct {
 	// outputs. Default true.
 	PrefixCache bool
 
-	// DraftTokens is how many tokens a speculative step proposes; 0: no
-	// speculation. Default 0.
+	// DraftTokens is how many tokens a speculative step proposes, at most
+	// MaxDraftTokens; 0: no speculation. Default 0.
 	DraftTokens int
 	// AcceptanceRate is the probability, 0 to 1, that a proposed token is
 	// accepted, given that those before it were. A step then yields
@@ -208,8 +208,8 @@ func (c *Config) Validate() error {
 		bad("Noise", c.Noise, "0 to 1")
 	}
 	atLeast("KVBlocks", c.KVBlocks, 1)
-	if c.DraftTokens < 0 || c.DraftTokens > maxDraftTokens {
-		bad("DraftTokens", c.DraftTokens, fmt.Sprintf("0 to %d", maxDraftTokens))
+	if c.DraftTokens < 0 || c.DraftTokens > MaxDraftTokens {
+		bad("DraftTokens", c.DraftTokens, fmt.Sprintf("0 to %d", MaxDraftTokens))
 	}
 	rate("AcceptanceRate", c.AcceptanceRate)
 	atLeast("MeanOutput", c.MeanOutput, 2)
@@ -238,5 +238,5 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// maxDraftTokens bounds the tokens of one event.
-const maxDraftTokens = 64
+// MaxDraftTokens bounds the tokens of one event: it has one more.
+const MaxDraftTokens = 64

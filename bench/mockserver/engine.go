@@ -32,7 +32,7 @@ type engine struct {
 	current *job // whose prompt is being prefilled
 	batch   []*sequence
 	jobs    map[*job]struct{} // all of the above
-	lastWas turn // of those that took time
+	lastWas turn              // of those that took time
 	cache   *prefixCache
 	noise   *rand.Rand
 	metrics metrics

@@ -266,3 +266,12 @@ func Unit(unit string) string {
 	}
 	return unit
 }
+
+// Headroom says how much more than the run's load the client was shown to keep
+// up with; empty if that was not shown.
+func Headroom(v report.Verdict) string {
+	if v.Headroom == nil {
+		return ""
+	}
+	return fmt.Sprintf("client headroom at least × %.3g", *v.Headroom)
+}
