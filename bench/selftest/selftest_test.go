@@ -129,8 +129,8 @@ func TestFault(t *testing.T) {
 // decode step is a moment in which every stream has an event.
 func TestAllStreamsAreOpen(t *testing.T) {
 	for _, shape := range []Shape{
-		{Streams: 50, Events: 250, For: time.Second},
-		{Streams: 20, Events: 100, Tokens: 8, For: time.Second},
+		{Streams: 50, Events: 250, For: time.Second / 2},
+		{Streams: 20, Events: 100, Tokens: 8, For: time.Second / 2},
 		{Requests: 50, For: 200 * time.Millisecond},
 	} {
 		truth := filepath.Join(t.TempDir(), "truth.jsonl")

@@ -267,8 +267,9 @@ const (
 	tryEvents  = 50
 	tryAnswer  = time.Second
 	tryLimit   = time.Millisecond
-	tryTimes   = 4    // the most times of the run's load
-	tryLongest = 8000 // streams: more are tried only if the run had them
+	tryLate    = 5 * time.Millisecond // of requests: a report complains of no less
+	tryTimes   = 4                    // the most times of the run's load
+	tryLongest = 8000                 // streams: more are tried only if the run had them
 )
 
 // tryShape is the load of a run that has not begun.
@@ -308,7 +309,7 @@ func tryClient(ctx context.Context, w *world, load selftest.Shape) (*record.Clie
 		ErrorP50: r.Event.P50, ErrorP99: r.Event.P99, TTFTP99: r.TTFT.P99, Lost: r.Lost, Fault: fault,
 	}
 	if requests > 0 && try.Fault == "" {
-		if r, fault, err = selftestStep(ctx, w, selftest.Shape{Requests: requests, For: tryFor}, tryLimit); err != nil {
+		if r, fault, err = selftestStep(ctx, w, selftest.Shape{Requests: requests, For: tryFor}, tryLate); err != nil {
 			return nil, err
 		}
 		try.Requests, try.RequestsReached, try.LateP99 = requests, r.Requests, r.Late.P99
