@@ -348,6 +348,12 @@ var rules = []rule{
 		}},
 }
 
+// LatenessBound is the lateness at p99 above which a load of that rate, in
+// requests a second, is complained about.
+func LatenessBound(rate float64) time.Duration {
+	return min(max(time.Duration(1e9/rate/2), minLateness), maxLateness)
+}
+
 // scheduleLag compares the schedule with what was sent. If a cap on requests
 // in flight held requests back, that was asked for, and the latencies from due
 // tell what it cost; if not, the client was the limit.
@@ -369,7 +375,7 @@ func scheduleLag(t *tally, s *Summary) (string, Level) {
 		p99, _ := late.Statistic.Percentile(99)
 		bound := maxLateness
 		if d := s.Load.ScheduledRate; d != nil {
-			bound = min(max(time.Duration(1e9 / *d / 2), minLateness), maxLateness)
+			bound = LatenessBound(*d)
 		}
 		if p99 > float64(bound)/ms {
 			seen = append(seen, fmt.Sprintf("requests started up to %.4g ms (p99) after they were due", p99))

@@ -26,6 +26,7 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/selftest"
 	"github.com/tokmark/tokmark/bench/transport"
+	"github.com/tokmark/tokmark/report"
 )
 
 func newSelftest(w *world) *cobra.Command {
@@ -267,9 +268,8 @@ const (
 	tryEvents  = 50
 	tryAnswer  = time.Second
 	tryLimit   = time.Millisecond
-	tryLate    = 5 * time.Millisecond // of requests: a report complains of no less
-	tryTimes   = 4                    // the most times of the run's load
-	tryLongest = 8000                 // streams: more are tried only if the run had them
+	tryTimes   = 4    // the most times of the run's load
+	tryStreams = 8000 // more are tried only if the run had them
 )
 
 // tryShape is the load of a run that has not begun.
@@ -309,7 +309,7 @@ func tryClient(ctx context.Context, w *world, load selftest.Shape) (*record.Clie
 		ErrorP50: r.Event.P50, ErrorP99: r.Event.P99, TTFTP99: r.TTFT.P99, Lost: r.Lost, Fault: fault,
 	}
 	if requests > 0 && try.Fault == "" {
-		if r, fault, err = selftestStep(ctx, w, selftest.Shape{Requests: requests, For: tryFor}, tryLate); err != nil {
+		if r, fault, err = selftestStep(ctx, w, selftest.Shape{Requests: requests, For: tryFor}, report.LatenessBound(requests)); err != nil {
 			return nil, err
 		}
 		try.Requests, try.RequestsReached, try.LateP99 = requests, r.Requests, r.Late.P99
@@ -319,15 +319,17 @@ func tryClient(ctx context.Context, w *world, load selftest.Shape) (*record.Clie
 	return try, nil
 }
 
+// affordable reports whether a load may be tried that the run did not have.
+func affordable(streams int) bool {
+	return streams <= tryStreams && transport.CheckOpenFiles(streams) == nil
+}
+
 // tryAfter tries the client at the load that the run had, and at twice that as
 // long as it goes well.
 func tryAfter(ctx context.Context, w *world, test *record.SelfTest, load selftest.Shape) error {
-	for times := 1; times <= tryTimes; times *= 2 {
+	for times := 1; times <= tryTimes && (times == 1 || affordable(times*load.Streams)); times *= 2 {
 		more := load
 		more.Streams, more.Events, more.Requests = times*load.Streams, float64(times)*load.Events, float64(times)*load.Requests
-		if times > 1 && (more.Streams > tryLongest || transport.CheckOpenFiles(more.Streams) != nil) {
-			return nil
-		}
 		try, err := tryClient(ctx, w, more)
 		if err != nil {
 			return err
