@@ -283,6 +283,43 @@ func TestVerdictAndWarnings(t *testing.T) {
 	}
 }
 
+func TestHeadroomIsPartOfTheVerdict(t *testing.T) {
+	well := &record.ClientTry{Streams: 10, Events: 500, EventsReached: 499, Well: true}
+	short := &record.ClientTry{Streams: 10, Events: 500, EventsReached: 200, Fault: "rate not reached"}
+	guess := &record.ClientTry{Streams: 10, Events: 5000, EventsReached: 893, Fault: "rate not reached"}
+	for _, c := range []struct {
+		name string
+		test *record.SelfTest
+		want string // of the JSON's verdict
+	}{
+		{"not tried", nil, `{"level":"valid"}`},
+		{"room", &record.SelfTest{Before: well, After: well, Headroom: 2}, `{"level":"valid","headroom":2}`},
+		{"more was tried before than the run had", &record.SelfTest{Before: guess, After: well, Headroom: 1}, `{"level":"valid","headroom":1}`},
+		{"none", &record.SelfTest{Before: guess, After: short}, `{"level":"suspect"}`},
+		{"only the try before failed, at the run's load", &record.SelfTest{Before: short, After: well, Headroom: 1}, `{"level":"suspect","headroom":1}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m := manifest()
+			m.SelfTest = c.test
+			s := summarize(t, m, many(8)...)
+			if failed := s.Verdict.Level != report.Valid; failed {
+				want := []string{"It is not shown that the client keeps up: against the simulator, 200 of 500 events/s over 10 streams were timed, off by 0s at p99, with 0 events lost (rate not reached)."}
+				if diff := cmp.Diff(want, s.Verdict.Reasons); diff != "" {
+					t.Errorf("reasons: -want +got\n%s", diff)
+				}
+			}
+			s.Verdict.Reasons = nil
+			got, err := json.Marshal(s.Verdict)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(got) != c.want {
+				t.Errorf("verdict %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 // cases/015: a cap of one makes every request wait for the one before.
 func TestOpenLoopBacklog(t *testing.T) {
 	m := manifest()

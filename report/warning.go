@@ -20,10 +20,13 @@ const (
 )
 
 // Verdict says whether the numbers of a run may be believed. Reasons are the
-// messages of the warnings that keep it from being valid, worst first.
+// messages of the warnings that keep it from being valid, worst first. Headroom
+// is how many times the run's load the client was shown to keep up with, at
+// least; nil: that was not tried, or not shown for the run's own.
 type Verdict struct {
-	Level   Level    `json:"level"`
-	Reasons []string `json:"reasons,omitempty"`
+	Level    Level    `json:"level"`
+	Reasons  []string `json:"reasons,omitempty"`
+	Headroom *float64 `json:"headroom,omitempty"`
 }
 
 // Warning is one thing that a reader of the numbers has to know.
@@ -135,16 +138,20 @@ var rules = []rule{
 			}
 			return text, Suspect
 		}},
-	{SelfTestFailed, "Give the client more CPU, or use another machine.",
+	{SelfTestFailed, "Give the client more CPU, or use another machine; the simulator needs about as much of it as the client.",
 		func(_ *tally, s *Summary) (string, Level) {
 			test := s.Manifest.SelfTest
 			if test == nil {
 				return "", Valid
 			}
-			for _, try := range []*record.ClientTry{test.Before, test.After} {
+			tries := []*record.ClientTry{test.After}
+			// The load before the run may have been more than the run's own.
+			if b, a := test.Before, test.After; a == nil || b != nil && b.Streams <= a.Streams && b.Events <= a.Events {
+				tries = append(tries, b)
+			}
+			for _, try := range tries {
 				if try != nil && !try.Well {
-					return fmt.Sprintf("Against the simulator at %.0f events/s over %d streams the client's event times were off by %v at p99, with %d events lost.",
-						try.Events, try.Streams, try.ErrorP99.Round(time.Microsecond), try.Lost), Suspect
+					return failedTry(try), Suspect
 				}
 			}
 			return "", Valid
@@ -351,6 +358,12 @@ var rules = []rule{
 		}},
 }
 
+// LatenessBound is the lateness at p99 above which a load of that rate, in
+// requests a second, is complained about.
+func LatenessBound(rate float64) time.Duration {
+	return min(max(time.Duration(1e9/rate/2), minLateness), maxLateness)
+}
+
 // scheduleLag compares the schedule with what was sent. If a cap on requests
 // in flight held requests back, that was asked for, and the latencies from due
 // tell what it cost; if not, the client was the limit.
@@ -372,7 +385,7 @@ func scheduleLag(t *tally, s *Summary) (string, Level) {
 		p99, _ := late.Statistic.Percentile(99)
 		bound := maxLateness
 		if d := s.Load.ScheduledRate; d != nil {
-			bound = min(max(time.Duration(1e9 / *d / 2), minLateness), maxLateness)
+			bound = LatenessBound(*d)
 		}
 		if p99 > float64(bound)/ms {
 			seen = append(seen, fmt.Sprintf("requests started up to %.4g ms (p99) after they were due", p99))
@@ -405,6 +418,19 @@ func skipped(in *record.Input, trace bool) string {
 		in.SkippedCount(), what, in.File, in.Usable, first.Line, strings.TrimSpace(first.Reason+" "+first.Detail))
 }
 
+// failedTry tells of a try of the client that did not go well.
+func failedTry(t *record.ClientTry) string {
+	text := fmt.Sprintf("It is not shown that the client keeps up: against the simulator, %.0f of %.0f events/s over %d streams were timed, off by %v at p99, with %d events lost",
+		t.EventsReached, t.Events, t.Streams, t.ErrorP99.Round(time.Microsecond), t.Lost)
+	if t.Requests > 0 {
+		text += fmt.Sprintf("; %.4g of %.4g requests/s were sent, late by %v at p99", t.RequestsReached, t.Requests, t.LateP99.Round(time.Microsecond))
+	}
+	if t.Fault != "" {
+		text += " (" + t.Fault + ")"
+	}
+	return text + "."
+}
+
 // isTrace tells a format with times from one without.
 func isTrace(format string) bool {
 	return strings.Contains(format, "trace") || strings.Contains(format, "mooncake") || strings.Contains(format, "burstgpt")
@@ -413,6 +439,9 @@ func isTrace(format string) bool {
 // judge fills in warnings and verdict.
 func (s *Summary) judge(t *tally) {
 	s.Verdict.Level = Valid
+	if test := s.Manifest.SelfTest; test != nil && test.Headroom > 0 {
+		s.Verdict.Headroom = &test.Headroom
+	}
 	var suspect, invalid []string
 	for _, r := range rules {
 		message, effect := r.check(t, s)

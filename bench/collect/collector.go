@@ -29,7 +29,11 @@ type Keeper interface {
 type Snapshot struct {
 	Ended, OK, Failed int64
 	OutputTokens      int64 // of valid requests whose count is known
-	TTFT50, TTFT99    time.Duration
+	Events            int64 // with output, of valid requests
+	// First is the earliest start, Last the latest output of valid requests; 0
+	// while there is none.
+	First, Last    record.Time
+	TTFT50, TTFT99 time.Duration
 	// ITL is over requests, as in the report; 0 while none is known.
 	ITL50, ITL99 time.Duration
 	Warmup       int64 // warmup requests that have ended
@@ -136,6 +140,12 @@ func (s *Snapshot) add(r *record.Record, ttft, itl *hist.Histogram) {
 	default:
 		return
 	}
+	if s.OK == 1 {
+		s.First = r.Start
+	}
+	last, _ := r.LastOutput()
+	s.First, s.Last = min(s.First, r.Start), max(s.Last, last)
+	s.Events += int64(len(r.Chunks))
 	if n, ok := r.OSL(); ok {
 		s.OutputTokens += n
 	}

@@ -126,7 +126,7 @@ func TestSnapshotCounts(t *testing.T) {
 		t.Errorf("quantiles: %+v", s)
 	}
 	s.TTFT50, s.TTFT99, s.ITL50, s.ITL99 = 0, 0, 0, 0
-	if want := (Snapshot{Ended: 5, OK: 3, Failed: 1, OutputTokens: 8, Warmup: 1}); s != want {
+	if want := (Snapshot{Ended: 5, OK: 3, Failed: 1, OutputTokens: 8, Events: 9, First: msec, Last: 37 * msec, Warmup: 1}); s != want {
 		t.Errorf("counts: %+v, want %+v", s, want)
 	}
 }

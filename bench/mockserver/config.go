@@ -25,7 +25,8 @@ type Config struct {
 	// in a queue, first come first served. Default 64.
 	MaxBatch int
 	// PrefillBase is what the prefill of one prompt costs whatever its length.
-	// Default 8 ms.
+	// Where it and PrefillPerToken are 0, all prompts that wait are prefilled
+	// before the next decode step, not one of them. Default 8 ms.
 	PrefillBase time.Duration
 	// PrefillPerToken is the further cost of each prompt token that is not
 	// found in the prefix cache. Default 25 µs.
@@ -56,8 +57,8 @@ type Config struct {
 	// outputs. Default true.
 	PrefixCache bool
 
-	// DraftTokens is how many tokens a speculative step proposes; 0: no
-	// speculation. Default 0.
+	// DraftTokens is how many tokens a speculative step proposes, at most
+	// MaxDraftTokens; 0: no speculation. Default 0.
 	DraftTokens int
 	// AcceptanceRate is the probability, 0 to 1, that a proposed token is
 	// accepted, given that those before it were. A step then yields
@@ -207,8 +208,8 @@ func (c *Config) Validate() error {
 		bad("Noise", c.Noise, "0 to 1")
 	}
 	atLeast("KVBlocks", c.KVBlocks, 1)
-	if c.DraftTokens < 0 || c.DraftTokens > maxDraftTokens {
-		bad("DraftTokens", c.DraftTokens, fmt.Sprintf("0 to %d", maxDraftTokens))
+	if c.DraftTokens < 0 || c.DraftTokens > MaxDraftTokens {
+		bad("DraftTokens", c.DraftTokens, fmt.Sprintf("0 to %d", MaxDraftTokens))
 	}
 	rate("AcceptanceRate", c.AcceptanceRate)
 	atLeast("MeanOutput", c.MeanOutput, 2)
@@ -237,5 +238,5 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// maxDraftTokens bounds the tokens of one event.
-const maxDraftTokens = 64
+// MaxDraftTokens bounds the tokens of one event: it has one more.
+const MaxDraftTokens = 64

@@ -16,8 +16,10 @@ import (
 //
 // Its turns alternate: a prefill turn takes one chunk of one prompt, a decode
 // turn takes one step of every running sequence. A prompt's first token comes
-// at the end of its last prefill turn. Turns begin when the one before was
-// due, not when the goroutine woke, so that late wake-ups do not add up.
+// at the end of its last prefill turn. A prefill turn that takes no time holds
+// nobody up: it does not count, and all that wait are prefilled before the next
+// step. Turns begin when the one before was due, not when the goroutine woke,
+// so that late wake-ups do not add up.
 type engine struct {
 	cfg    *Config
 	origin time.Time
@@ -30,7 +32,7 @@ type engine struct {
 	current *job // whose prompt is being prefilled
 	batch   []*sequence
 	jobs    map[*job]struct{} // all of the above
-	lastWas turn
+	lastWas turn              // of those that took time
 	cache   *prefixCache
 	noise   *rand.Rand
 	metrics metrics
@@ -183,11 +185,13 @@ func (e *engine) begin() (turn, time.Duration) {
 			e.admit()
 		}
 		if j := e.current; j != nil {
-			e.lastWas = prefill
 			j.chunk = min(c.PrefillChunk, j.prompt.tokens-j.prefilled)
 			d := time.Duration(j.chunk) * c.PrefillPerToken
 			if j.prefilled == j.cached {
 				d += c.PrefillBase
+			}
+			if d > 0 {
+				e.lastWas = prefill
 			}
 			return prefill, e.noisy(d)
 		}

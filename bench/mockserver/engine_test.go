@@ -92,6 +92,25 @@ func (l *lab) askAll(list ...asked) []answer {
 	return out
 }
 
+func TestFreePrefillAdmitsAllThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := exact()
+		cfg.PrefillBase, cfg.PrefillPerToken, cfg.DecodePerSequence = 0, 0, 0
+		l := newLab(t, cfg)
+		first := asked{0, chatBody("x", `,"max_tokens":3`)}
+		later := asked{5 * ms, chatBody("y", `,"max_tokens":3`)} // during the first one's step, to 20 ms
+		a := l.askAll(first, later, later, later)
+		if diff := cmp.Diff(times(0, 20*ms, 3), a[0].tokenAt); diff != "" {
+			t.Errorf("first: %s", diff)
+		}
+		for _, b := range a[1:] {
+			if diff := cmp.Diff(times(15*ms, 20*ms, 3), b.tokenAt); diff != "" {
+				t.Errorf("later: %s", diff)
+			}
+		}
+	})
+}
+
 func TestPrefillRunsBetweenDecodeSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, exact())

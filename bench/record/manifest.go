@@ -111,22 +111,33 @@ type Manifest struct {
 type SelfTest struct {
 	Before *ClientTry `json:"before,omitempty"`
 	After  *ClientTry `json:"after,omitempty"`
-	// Headroom is how many times the events of the run the client still timed
-	// well; 0: not the run's own.
+	// Headroom is how many times the load of the run the client was shown to
+	// keep up with: its streams, events and requests; 0: not even the run's own.
 	Headroom float64 `json:"headroom"`
 }
 
-// ClientTry is one try: how long after they were sent events were said to have
-// come.
+// ClientTry is one try at a load: how long after they were sent events were
+// said to have come, and how late requests were sent.
 type ClientTry struct {
-	Streams  int           `json:"streams"`
-	Events   float64       `json:"events_per_s"`
-	ErrorP50 time.Duration `json:"event_error_p50_ns"`
-	ErrorP99 time.Duration `json:"event_error_p99_ns"`
-	TTFTP99  time.Duration `json:"ttft_error_p99_ns"`
-	Lost     int           `json:"events_lost"`
-	// Well: nothing was lost, and the error at p99 was within the limit.
-	Well bool `json:"well"`
+	Streams int `json:"streams"`
+	// Events is the rate of events of all streams that was asked for,
+	// EventsReached the rate while all were open; 0: they never were.
+	Events        float64 `json:"events_per_s"`
+	EventsReached float64 `json:"events_per_s_reached,omitempty"`
+	// Tokens is the payload of an event; 0: 1.
+	Tokens int `json:"tokens_per_event,omitempty"`
+	// Requests is the rate of requests, of a load that has one.
+	Requests        float64       `json:"requests_per_s,omitempty"`
+	RequestsReached float64       `json:"requests_per_s_reached,omitempty"`
+	ErrorP50        time.Duration `json:"event_error_p50_ns"`
+	ErrorP99        time.Duration `json:"event_error_p99_ns"`
+	TTFTP99         time.Duration `json:"ttft_error_p99_ns"`
+	LateP99         time.Duration `json:"lateness_p99_ns,omitempty"`
+	Lost            int           `json:"events_lost"`
+	// Well: the rates were reached, nothing was lost, and the errors at p99
+	// were within the limit. Fault says what was not.
+	Well  bool   `json:"well"`
+	Fault string `json:"fault,omitempty"`
 }
 
 // Build identifies the tool.

@@ -16,7 +16,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,8 +59,7 @@ func measureBusy(t *testing.T) selftest.Result {
 	const streams = 20
 	truth := filepath.Join(t.TempDir(), "truth.jsonl")
 	shape := selftest.Shape{Streams: streams, Events: streams / 0.15, For: 1500 * time.Millisecond}
-	address, stop, err := startMock("", "--truth-log", truth, "--noise", "0", "--max-batch", strconv.Itoa(streams),
-		"--decode-base", shape.Step().String(), "--decode-per-sequence", "0", "--prefill-base", "10us", "--prefill-per-token", "0")
+	address, stop, err := startMock("", append(simulatorFlags(shape.Simulator())[1:], "--truth-log", truth)...)
 	if err != nil {
 		t.Fatal(err)
 	}

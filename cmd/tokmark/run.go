@@ -187,9 +187,11 @@ func (p *prepared) execute(ctx context.Context, w *world, m *record.Manifest) (r
 	}
 	if o.selftest {
 		fmt.Fprintln(w.Stderr, "tokmark: trying this machine as a client")
-		if err := tryClient(ctx, w, m, max(o.concurrency, o.users), 0, false); err != nil {
+		before, err := tryClient(ctx, w, tryShape(o))
+		if err != nil {
 			return dir, errors.Join(err, writer.Close())
 		}
+		m.SelfTest = &record.SelfTest{Before: before}
 	}
 	return dir, measure(ctx, w, o, plan, p.known, dir, writer, m)
 }
@@ -295,8 +297,8 @@ func measure(ctx context.Context, w *world, o *options, plan bench.Plan, known *
 			}
 		}
 	}
-	if elapsed := (res.MeasureEnd - res.MeasureStart); o.selftest && err == nil && res.Outcome == record.RunCompleted && elapsed > 0 {
-		err = tryClient(ctx, w, m, int(res.MaxInFlight), float64(plan.Gauge.Chunks.Load())/time.Duration(elapsed).Seconds(), true)
+	if seen := collector.Snapshot(); o.selftest && err == nil && res.Outcome == record.RunCompleted && seen.Last > seen.First {
+		err = tryAfter(ctx, w, m.SelfTest, hadShape(&plan, &res, seen))
 	}
 	if err := errors.Join(err, keepErr, sampleErr, writer.Close(), dir.WriteManifest(m)); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("run: %w", err), hint: "what was measured so far is in " + string(dir)}

@@ -118,7 +118,7 @@ func facts(s *report.Summary) []fact {
 			conditions = append(conditions, c.Name+"="+c.Value+" ("+c.Source+")")
 		}
 	}
-	return []fact{
+	out := []fact{
 		{"Run", cell(m.ID)},
 		{"Model", cell(m.Target.Model)},
 		{"URL", cell(m.Target.URL)},
@@ -129,6 +129,10 @@ func facts(s *report.Summary) []fact {
 		{"Verdict Reasons", cell(strings.Join(s.Verdict.Reasons, " "))},
 		{"Warnings", cell(strings.Join(codes, " "))},
 	}
+	if s.Verdict.Headroom != nil {
+		out = append(out, fact{"Client Headroom", number(*s.Verdict.Headroom)})
+	}
+	return out
 }
 
 // number writes a figure as AIPerf does.

@@ -111,6 +111,24 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+func TestHeadroomIsThereIfItWasTried(t *testing.T) {
+	m := &record.Manifest{ID: "run-1", SelfTest: &record.SelfTest{Headroom: 2}, MeasureStart: record.Unset, MeasureEnd: record.Unset}
+	s, err := report.Summarize(m, sequence(nil), nil, report.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var buf bytes.Buffer
+	if err := Write(&buf, s); err != nil {
+		t.Fatal(err)
+	}
+	if got := find(t, parse(t, buf.String()), "Client Headroom"); got != "2.00" {
+		t.Errorf("headroom %q, want 2.00", got)
+	}
+	if strings.Contains(render(t, "demo-8b", good(0)), "Headroom") {
+		t.Error("a run without self-test has a headroom")
+	}
+}
+
 func find(t testing.TB, rows [][]string, name string) string {
 	t.Helper()
 	for _, row := range rows {

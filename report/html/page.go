@@ -57,6 +57,9 @@ func newVerdict(s *report.Summary) *verdict {
 	case report.Invalid:
 		out.Text = "The numbers do not say what was asked."
 	}
+	if more := phrase.Headroom(s.Verdict); more != "" {
+		out.Text += " Self-test: " + more + "."
+	}
 	for _, level := range []report.Level{report.Invalid, report.Suspect, report.Valid} {
 		for _, w := range s.Warnings {
 			if w.Effect == level {

@@ -34,6 +34,9 @@ func Write(w io.Writer, s *report.Summary, opt Options) error {
 	for _, reason := range s.Verdict.Reasons {
 		fmt.Fprintf(&buf, "- %s\n", prose(reason))
 	}
+	if more := phrase.Headroom(s.Verdict); more != "" {
+		fmt.Fprintf(&buf, "- %s\n", more)
+	}
 	headlines(&buf, s)
 	distributions(&buf, s)
 	conditions(&buf, s)

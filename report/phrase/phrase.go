@@ -281,3 +281,12 @@ func CacheReset(r *record.CacheReset) string {
 		return text + " (not verified: the server does not tell of hits)"
 	}
 }
+
+// Headroom says how much more than the run's load the client was shown to keep
+// up with; empty if that was not shown.
+func Headroom(v report.Verdict) string {
+	if v.Headroom == nil {
+		return ""
+	}
+	return fmt.Sprintf("client headroom at least × %.3g", *v.Headroom)
+}

@@ -210,10 +210,14 @@ func (p *page) selfTest(s *report.Summary) {
 	if test == nil || test.After == nil {
 		return
 	}
-	text := fmt.Sprintf("against the simulator at this load, event times were off by %s ms (p50), %s ms (p99)",
-		figure(float64(test.After.ErrorP50)/1e6), figure(float64(test.After.ErrorP99)/1e6))
-	if test.Headroom > 0 {
-		text += fmt.Sprintf("; good for at least %.2g times the events of this run", test.Headroom)
+	after := test.After
+	text := fmt.Sprintf("against the simulator at this load (%d streams, %.0f events/s), event times were off by %s ms (p50), %s ms (p99)",
+		after.Streams, after.Events, figure(float64(after.ErrorP50)/1e6), figure(float64(after.ErrorP99)/1e6))
+	if after.Requests > 0 {
+		text += fmt.Sprintf("; %s requests/s were sent late by %s ms (p99)", figure(after.Requests), figure(float64(after.LateP99)/1e6))
+	}
+	if more := phrase.Headroom(s.Verdict); more != "" {
+		text += "; " + more
 	}
 	p.sentence("SELF-TEST", text)
 }

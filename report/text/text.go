@@ -105,6 +105,9 @@ func (p *page) head(s *report.Summary) {
 	case n > 1:
 		verdict += fmt.Sprintf(" for %d reasons, the first: %s", n, clean(s.Verdict.Reasons[0], 400))
 	}
+	if more := phrase.Headroom(s.Verdict); more != "" {
+		verdict += "; " + more
+	}
 	p.item("verdict", key, verdict)
 	p.item("model", key, model)
 	answers := "whole answers"
@@ -334,6 +337,9 @@ func (p *page) verdict(s *report.Summary) {
 	p.title("VERDICT: " + string(s.Verdict.Level))
 	for _, reason := range s.Verdict.Reasons {
 		p.item("-", 1, clean(reason, 600))
+	}
+	if more := phrase.Headroom(s.Verdict); more != "" {
+		p.item("-", 1, more)
 	}
 }
 

@@ -321,3 +321,20 @@ func TestWrapAndClean(t *testing.T) {
 		}
 	})
 }
+
+func TestHeadroomStandsInTheVerdict(t *testing.T) {
+	m := manifest()
+	m.SelfTest = &record.SelfTest{
+		After:    &record.ClientTry{Streams: 10, Events: 500, EventsReached: 499, ErrorP50: 3000, ErrorP99: 25_000, Requests: 30, LateP99: 250_000, Well: true},
+		Headroom: 4,
+	}
+	out := strings.Join(strings.Fields(render(t, m, nil)), " ")
+	for _, want := range []string{
+		"SELF-TEST: against the simulator at this load (10 streams, 500 events/s), event times were off by 0.003 ms (p50), 0.025 ms (p99); 30 requests/s were sent late by 0.250 ms (p99); client headroom at least × 4",
+		"- client headroom at least × 4",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the report lacks %q:\n%s", want, out)
+		}
+	}
+}
