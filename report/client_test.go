@@ -312,7 +312,8 @@ func TestPhysicalBounds(t *testing.T) {
 	}{
 		{"long and fast, as may be", 1, 1_000_000, 20_000, nil},
 		{"a prompt computed too fast", 3, 5_000_000, 20, []string{"Prefill Throughput Per User"}},
-		{"an answer told too fast", 3, 100, 60_000, []string{"E2E Output Token Throughput"}},
+		{"answers told too fast", 3, 100, 600_000, []string{"Output Token Throughput Per User", "E2E Output Token Throughput"}},
+		{"many told too fast", 20, 100, 5_000, []string{"Output Token Throughput Per User", "E2E Output Token Throughput"}},
 		{"all of it", 1, 900_000_000, 5_000_000, []string{
 			"Output Token Throughput Per User", "E2E Output Token Throughput", "Prefill Throughput Per User", "Output Token Throughput",
 			"Input Token Throughput", "Total Token Throughput", "Input Sequence Length",
@@ -348,6 +349,18 @@ func TestPhysicalBounds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A single answer out of a buffer, all of it within milliseconds, has a rate
+// that says nothing; its length is bounded nevertheless.
+func TestPhysicalBoundsOfAMoment(t *testing.T) {
+	for output, want := range map[record.Count]bool{5_000_000: false, 100_000_001: true} {
+		r := stream(0, 0, 2*msec, msec/10, 10)
+		r.Tokens.Input, r.Tokens.Output, r.Tokens.Reasoning = 100, output, record.Unknown
+		if got := summarize(t, manifest(), r).Warned(report.ImpossibleRate); got != want {
+			t.Errorf("%d tokens: warned %v, want %v", output, got, want)
+		}
 	}
 }
 
