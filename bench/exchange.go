@@ -112,7 +112,10 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 	if h := req.Header.Get("Host"); h != "" {
 		req.Host = h
 	}
-	resp, err := x.trip.RoundTrip(req.WithContext(trace.Attach(ctx)))
+	traced := req.WithContext(trace.Attach(ctx))
+	rec.Start = trace.Start()
+	x.plan.Gauge.started(rec)
+	resp, err := x.trip.RoundTrip(traced)
 	if err != nil {
 		rec.End = x.clock()
 		trace.Fill(rec)
@@ -225,7 +228,7 @@ func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, header h
 		had := len(rec.Chunks)
 		more = s.answer.Event(e.Name, e.Data, end, e.Lag, e.SameRead)
 		if len(rec.Chunks) > had {
-			x.plan.Gauge.Chunks.Add(1)
+			x.plan.Gauge.chunk(e.Lag, e.SameRead)
 			if had == 0 {
 				output()
 			}

@@ -12,7 +12,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/tokmark/tokmark/bench/openai"
@@ -100,15 +99,6 @@ type Plan struct {
 	// CoarseWait waits for due times with the runtime's timers alone. They are
 	// half a millisecond late on Linux; tests under fake time need it.
 	CoarseWait bool
-}
-
-// Gauge is what can be seen of a run while it goes on. Safe for concurrent
-// use.
-type Gauge struct {
-	Phase    atomic.Pointer[record.Phase]
-	Sent     atomic.Int64 // of the phase
-	InFlight atomic.Int64
-	Chunks   atomic.Int64 // events with output, all phases
 }
 
 // Validate reports every fault of the plan.

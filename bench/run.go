@@ -115,6 +115,7 @@ func (r *run) sampleWallClock() (stop func()) {
 			select {
 			case <-tick.C:
 				r.x.wall.Sample()
+				r.plan.Gauge.ClockSteps.Store(r.x.wall.Steps())
 			case <-done:
 				return
 			}
@@ -161,6 +162,7 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 			return nil
 		}
 	}
+	r.plan.Gauge.Start.Store(int64(record.Unset))
 	r.plan.Gauge.Phase.Store(&phase)
 	r.plan.Gauge.Sent.Store(0)
 	if n := r.plan.PrefillConcurrency; n > 0 {
@@ -170,6 +172,7 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 		r.plan.PhaseStart(phase)
 	}
 	d.start = r.clock()
+	r.plan.Gauge.Start.Store(int64(d.start))
 	if duration > 0 {
 		d.end = d.start + record.Time(duration)
 	}

@@ -252,6 +252,60 @@ func TestCapDelaysAndIsCounted(t *testing.T) {
 	})
 }
 
+// TestAskedDoesNotWait: what the schedule wants goes on while a cap holds the
+// requests back.
+func TestAskedDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type seen struct{ Due, Sent, InFlight int64 }
+		var got []seen
+		looked := make(chan struct{})
+		measure(t, answer{ttft: 150 * ms, tokens: 1}, func(p *Plan) {
+			p.Concurrency, p.Requests, p.Schedule, p.Gauge = 2, 6, every(50*ms), &Gauge{}
+			p.Ramp = arrival.Profile{{Duration: 200 * ms, From: 1, To: 1}, {From: 2, To: 2}}
+			p.Origin = time.Now()
+			a := NewAsked(p)
+			if n, ok := a.Due(0); ok {
+				t.Errorf("%d due before the run", n)
+			}
+			go func() {
+				defer close(looked)
+				defer a.Close()
+				for range 4 {
+					time.Sleep(120 * ms)
+					now := record.Time(time.Since(p.Origin))
+					due, _ := a.Due(now)
+					inFlight, _ := a.InFlight(now)
+					got = append(got, seen{due, p.Gauge.Sent.Load(), int64(inFlight)})
+				}
+			}()
+		})
+		<-looked
+		// At 120, 240, 360, 480 ms; one request in flight until 200 ms, then two.
+		if diff := cmp.Diff([]seen{{3, 1, 1}, {5, 3, 2}, {6, 5, 2}, {6, 6, 2}}, got); diff != "" {
+			t.Errorf("-want +got\n%s", diff)
+		}
+	})
+}
+
+func TestGauge(t *testing.T) {
+	var g Gauge
+	for _, r := range []record.Record{
+		{Due: 0, Start: record.Time(2 * ms)},
+		{Due: 0, Start: record.Time(9 * ms), CapWait: 5 * ms},
+		{Due: record.Unset, Start: record.Time(50 * ms)}, // nobody knows when it was due
+	} {
+		g.started(&r)
+	}
+	g.chunk(3000, false)
+	g.chunk(3000, true)
+	g.chunk(5000, false)
+	g.chunk(0, false)
+	got := []int64{g.Started.Load(), g.LateSum.Load(), g.LateMax.Load(), g.Chunks.Load(), g.Shared.Load(), g.LagSum.Load(), g.LagMax.Load()}
+	if diff := cmp.Diff([]int64{2, int64(6 * ms), int64(4 * ms), 4, 1, 8000, 5000}, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
 func TestCapAtTheEndOfTheDurationDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recs, res := measure(t, answer{ttft: 150 * ms, tokens: 1}, func(p *Plan) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"testing"
 	"time"
 
@@ -295,6 +296,70 @@ func TestImpossibleRate(t *testing.T) {
 	} {
 		if got := run(tt.gap, tt.n, tt.simulated).Warned(report.ImpossibleRate); got != tt.want {
 			t.Errorf("%s: warned %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestPhysicalBounds: each rate has a bound of its own, whatever the number of
+// requests, and the warning names every figure beyond its bound.
+func TestPhysicalBounds(t *testing.T) {
+	figures := regexp.MustCompile(`(?:: |, )(.+?)(?: \(median\)| \(largest\))? [0-9][^ ]* tokens[^ ]* \(bound`)
+	for _, tt := range []struct {
+		name          string
+		n             int
+		input, output record.Count
+		labels        []string
+	}{
+		{"long and fast, as may be", 1, 1_000_000, 20_000, nil},
+		{"a prompt computed too fast", 3, 5_000_000, 20, []string{"Prefill Throughput Per User"}},
+		{"answers told too fast", 3, 100, 600_000, []string{"Output Token Throughput Per User", "E2E Output Token Throughput"}},
+		{"many told too fast", 20, 100, 5_000, []string{"Output Token Throughput Per User", "E2E Output Token Throughput"}},
+		{"all of it", 1, 900_000_000, 5_000_000, []string{
+			"Output Token Throughput Per User", "E2E Output Token Throughput", "Prefill Throughput Per User", "Output Token Throughput",
+			"Input Token Throughput", "Total Token Throughput", "Input Sequence Length",
+		}},
+		{"a deployment", 1, 100, 5_000_000_000, []string{
+			"Output Token Throughput Per User", "E2E Output Token Throughput", "Output Token Throughput", "Total Token Throughput", "Output Sequence Length",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var recs []*record.Record
+			for i := range tt.n {
+				r := stream(int64(i), record.Time(i)*100*msec, 20*msec, 2*msec, 10) // 38 ms
+				r.Tokens.Input, r.Tokens.Output, r.Tokens.Reasoning = tt.input, tt.output, record.Unknown
+				recs = append(recs, r)
+			}
+			s := summarize(t, manifest(), recs...)
+			if s.Warned(report.ImpossibleRate) != (tt.labels != nil) {
+				t.Fatalf("warnings %v", s.Warnings)
+			}
+			for _, w := range s.Warnings {
+				if w.Code != report.ImpossibleRate {
+					continue
+				}
+				var got []string
+				for _, m := range figures.FindAllStringSubmatch(w.Message, -1) {
+					got = append(got, m[1])
+				}
+				if diff := cmp.Diff(tt.labels, got); diff != "" {
+					t.Errorf("%s\n-want +got\n%s", w.Message, diff)
+				}
+				if w.Effect != report.Invalid {
+					t.Errorf("effect %s", w.Effect)
+				}
+			}
+		})
+	}
+}
+
+// A single answer out of a buffer, all of it within milliseconds, has a rate
+// that says nothing; its length is bounded nevertheless.
+func TestPhysicalBoundsOfAMoment(t *testing.T) {
+	for output, want := range map[record.Count]bool{5_000_000: false, 100_000_001: true} {
+		r := stream(0, 0, 2*msec, msec/10, 10)
+		r.Tokens.Input, r.Tokens.Output, r.Tokens.Reasoning = 100, output, record.Unknown
+		if got := summarize(t, manifest(), r).Warned(report.ImpossibleRate); got != want {
+			t.Errorf("%d tokens: warned %v, want %v", output, got, want)
 		}
 	}
 }

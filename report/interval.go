@@ -46,6 +46,14 @@ type PercentileInterval struct{ Low, High *float64 }
 // Known reports whether a side is known.
 func (i PercentileInterval) Known() bool { return i.Low != nil || i.High != nil }
 
+// Interval is that of a percentile, unknown on both sides if there is none.
+func (r Result) Interval(percent float64) PercentileInterval {
+	if i := slices.Index(IntervalPercents[:], percent); i >= 0 && r.Intervals != nil {
+		return r.Intervals.Of[i]
+	}
+	return PercentileInterval{}
+}
+
 const (
 	// dependent is the share of effective requests from which on intervals
 	// for independent ones would be too narrow to be called so: by an eighth.

@@ -97,13 +97,12 @@ func (q *request) keepValid(t *tally, r *record.Record) {
 	}
 }
 
-// ownLateness is the lateness of a request without what it waited for a cap.
+// ownLateness is how late a request started by our own doing, or noLateness.
 func ownLateness(r *record.Record) time.Duration {
-	late, ok := r.Lateness()
-	if !ok {
-		return noLateness
+	if late, ok := r.OwnLateness(); ok {
+		return late
 	}
-	return max(0, late-r.CapWait)
+	return noLateness
 }
 
 // name returns the number of a class or model, whose names are few; what comes

@@ -44,6 +44,13 @@ const (
 	ClientSent        = "sent"                 // requests of the phase so far
 	ClientChunks      = "chunks"               // events with output so far
 	ClientClockSteps  = "clock_steps"          // times that the wall clock was set, so far
+	ClientLateMean    = "lateness_mean_s"      // of requests started, by our own doing
+	ClientLateMax     = "lateness_max_s"
+	ClientLagMean     = "receive_lag_mean_s" // of reads with output, after the kernel
+	ClientLagMax      = "receive_lag_max_s"
+	ClientSharedReads = "shared_reads"    // share of events with output that one read brought with an earlier one
+	ClientDue         = "due"             // sessions that the schedule wanted to be sent so far, of the measured ones
+	ClientAsked       = "asked_in_flight" // requests that may be in flight, now
 )
 
 // SampleWriter appends samples to the samples file. It is not safe for

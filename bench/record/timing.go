@@ -48,6 +48,12 @@ func (r *Record) Lateness() (time.Duration, bool) {
 	return r.Start.Sub(r.Due), true
 }
 
+// OwnLateness is the lateness without what the request waited for a cap.
+func (r *Record) OwnLateness() (time.Duration, bool) {
+	late, ok := r.Lateness()
+	return max(0, late-r.CapWait), ok
+}
+
 // TTFT is c1 - s, for streamed answers.
 func (r *Record) TTFT() (time.Duration, bool) {
 	if !r.Streamed || len(r.Chunks) == 0 {

@@ -79,6 +79,9 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 	})
 }
 
+// Start is when the request was handed over: the time of Attach.
+func (t *Trace) Start() record.Time { return t.start }
+
 // Fill writes what is known so far into the record.
 func (t *Trace) Fill(r *record.Record) {
 	at := func(a *atomic.Int64) record.Time { return record.Time(a.Load() - 1) }

@@ -31,11 +31,14 @@ func newReport(w *world) *cobra.Command {
 		Short: "Report a run again from its directory",
 		Long: `Make the report of a run again, from its run directory alone. Nothing is measured again; the
 same directory gives the same report, bit for bit. A run that was killed is reported as far as
-it went. --html writes a page with charts; of several directories it compares the runs.`,
+it went. Several directories are shown side by side, as run --repeat shows its runs; those of
+one load, address, model and workload are taken for repeats. --html writes a page with charts;
+of several directories it compares the runs.`,
 		Example: `  tokmark report artifacts/run-1
   tokmark report artifacts/run-1 --format json
   tokmark report artifacts/run-1 --html
   tokmark report artifacts/run-1 --like vllm
+  tokmark report artifacts/run-1 artifacts/run-2
   tokmark report artifacts/run-1 --export aiperf,junit --slo "ttft.p99<300ms"
   tokmark report artifacts/run-1 artifacts/run-2 --html=both.html`,
 		Args: cobra.MinimumNArgs(1),
@@ -49,11 +52,14 @@ it went. --html writes a page with charts; of several directories it compares th
 			if page != "" {
 				return writePage(w, args, window, page)
 			}
-			if len(args) > 1 {
-				return usagef("report: several directories are shown by --html=FILE only; tokmark compare compares two")
-			}
 			if asMarkdown {
 				format = "markdown"
+			}
+			if len(args) > 1 {
+				if also.any() {
+					return usagef("report: --export, --like, --capsule and --slo are of one directory")
+				}
+				return reportSeries(w, args, window, format)
 			}
 			dir := record.Dir(args[0])
 			s, err := load(dir, window)
@@ -101,6 +107,39 @@ it went. --html writes a page with charts; of several directories it compares th
 	also.bind(c.Flags())
 	c.Flags().StringVar(&window, "window", "", "steady-state window: auto, all, or FROM:TO in seconds (default: as the run had it)")
 	return c
+}
+
+// reportSeries shows runs side by side.
+func reportSeries(w *world, dirs []string, window, format string) error {
+	var runs []seriesRun
+	var verdict error
+	for _, arg := range dirs {
+		s, err := load(record.Dir(arg), window)
+		if err != nil {
+			return err
+		}
+		if verdict == nil {
+			verdict = verdictError(s)
+		}
+		runs = append(runs, newSeriesRun(filepath.Base(filepath.Clean(arg)), s))
+	}
+	made := newSeriesReport(runs)
+	var err error
+	switch format {
+	case "text":
+		err = made.writeText(w.Stdout)
+	case "json":
+		var b []byte
+		if b, err = made.json(); err == nil {
+			_, err = w.Stdout.Write(b)
+		}
+	default:
+		return usagef("--format %s: several directories are shown as text or json; tokmark compare compares two", format)
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
+	}
+	return verdict
 }
 
 // inRunDirectory is the value of --html without a file.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tokmark/tokmark/bench"
@@ -133,6 +134,9 @@ func (s *sampler) end(ctx context.Context) (*record.ServerWindow, error) {
 // client samples this process until ctx is done, and once more then.
 func (s *sampler) client(ctx context.Context, records <-chan *record.Record) {
 	monitor := health.NewMonitor()
+	asked := bench.NewAsked(s.plan)
+	defer asked.Close()
+	var before traffic
 	tick := time.NewTicker(health.Every)
 	defer tick.Stop()
 	for over := false; !over; {
@@ -142,11 +146,50 @@ func (s *sampler) client(ctx context.Context, records <-chan *record.Record) {
 			over = true
 		}
 		v := monitor.Sample()
+		now := record.Time(time.Since(s.plan.Origin))
 		v[record.ClientWaiting], v[record.ClientWaitingRoom] = float64(len(records)), float64(cap(records))
 		v[record.ClientInFlight], v[record.ClientSent] = float64(s.plan.Gauge.InFlight.Load()), float64(s.plan.Gauge.Sent.Load())
-		v[record.ClientChunks] = float64(s.plan.Gauge.Chunks.Load())
-		s.in <- record.Sample{At: record.Time(time.Since(s.plan.Origin)), From: record.FromClient, Values: v}
+		v[record.ClientClockSteps] = float64(s.plan.Gauge.ClockSteps.Load())
+		if n, ok := asked.Due(now); ok {
+			v[record.ClientDue] = float64(n)
+		}
+		if n, ok := asked.InFlight(now); ok {
+			v[record.ClientAsked] = float64(n)
+		}
+		before = before.next(s.plan.Gauge, v)
+		s.in <- record.Sample{At: now, From: record.FromClient, Values: v}
 	}
+}
+
+// traffic are the counts of a gauge at one moment.
+type traffic struct{ started, late, chunks, shared, lag int64 }
+
+// next reads the gauge, and writes what came since into v.
+func (t traffic) next(g *bench.Gauge, v map[string]float64) traffic {
+	now := traffic{
+		started: g.Started.Load(), late: g.LateSum.Load(),
+		chunks: g.Chunks.Load(), shared: g.Shared.Load(), lag: g.LagSum.Load(),
+	}
+	// A maximum is raised before its count: a sample may have one that belongs
+	// to the next, which then has none above its mean.
+	const perSecond = 1e9
+	spread := func(mean, most string, sum, n int64, largest *atomic.Int64) {
+		if n <= 0 || sum < 0 {
+			return
+		}
+		v[mean] = float64(sum) / perSecond / float64(n)
+		v[most] = max(v[mean], float64(largest.Swap(0))/perSecond)
+	}
+	spread(record.ClientLateMean, record.ClientLateMax, now.late-t.late, now.started-t.started, &g.LateMax)
+	chunks, shared := now.chunks-t.chunks, now.shared-t.shared
+	v[record.ClientChunks] = float64(now.chunks)
+	if chunks > 0 {
+		v[record.ClientSharedReads] = float64(shared) / float64(chunks)
+	}
+	if lag := now.lag - t.lag; lag > 0 {
+		spread(record.ClientLagMean, record.ClientLagMax, lag, chunks-shared, &g.LagMax)
+	}
+	return now
 }
 
 // flat is a server's sample as one list of values: times as NAME_seconds and

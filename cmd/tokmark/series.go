@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/pflag"
 
 	"github.com/tokmark/tokmark/bench/record"
-	"github.com/tokmark/tokmark/report"
-	"github.com/tokmark/tokmark/report/stats"
 )
 
 // levels are the values of an option that makes a sweep if there are several.
@@ -91,7 +87,7 @@ func (o *options) series() []*options {
 }
 
 // runSeries makes the runs one after the other, each in a directory of its own,
-// and ends with a table of them. The exit code is that of the first run that
+// and ends with a table of them, which is in their parent directory too. The exit code is that of the first run that
 // did not end well.
 func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) error {
 	runs := o.series()
@@ -100,7 +96,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		parent = freshDir("series")
 	}
 	var first error
-	var done []*report.Summary
+	var done []seriesRun
 	for i, one := range runs {
 		if len(runs) > 1 {
 			one.artifactDir = parent.Path(fmt.Sprintf("%02d-%s", i+1, loadName(record.Load{Rate: one.requestRate, Concurrency: one.concurrency})))
@@ -120,7 +116,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		m.Config = config
 		s, err := runOnce(ctx, w, one, m)
 		if s != nil {
-			done = append(done, s)
+			done = append(done, newSeriesRun(filepath.Base(one.artifactDir), s))
 		}
 		if err != nil {
 			if first == nil {
@@ -133,105 +129,14 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		}
 	}
 	if len(runs) > 1 && len(done) > 0 {
-		if _, err := io.WriteString(w.Stdout, seriesTable(done, o.repeat)); err != nil {
-			return err
+		made := newSeriesReport(done)
+		js, err := made.json()
+		if err == nil {
+			err = errors.Join(made.writeText(w.Stdout), parent.WriteFile(seriesFile, js))
+		}
+		if err != nil {
+			return &exitError{code: exitFailed, err: fmt.Errorf("write the report of the series: %w", err)}
 		}
 	}
 	return first
-}
-
-// seriesFigures are the columns of the table of a series.
-var seriesFigures = []struct {
-	title, tag string
-	p          float64 // percentile; 0: the run's one value
-}{
-	{"req/s", "request_throughput", 0},
-	{"out tok/s", "output_token_throughput", 0},
-	{"tok/s/user\np50", "output_token_throughput_per_user", 50},
-	{"TTFT p50\nms", "time_to_first_token", 50},
-	{"TTFT p99\nms", "time_to_first_token", 99},
-	{"ITL p50\nms", "inter_token_latency", 50},
-	{"ITL p99\nms", "inter_token_latency", 99},
-}
-
-func figureOf(s *report.Summary, tag string, p float64) (float64, bool) {
-	m, ok := s.Metric(tag)
-	switch {
-	case !ok:
-		return 0, false
-	case p > 0:
-		if m.Statistic == nil {
-			return 0, false
-		}
-		return m.Statistic.Percentile(p)
-	default:
-		return m.Value, m.Statistic == nil
-	}
-}
-
-// seriesTable shows the runs side by side, and how far repeats lie apart.
-func seriesTable(runs []*report.Summary, repeat int) string {
-	t := newPlainTable()
-	header := table.Row{"run", "load"}
-	for _, f := range seriesFigures {
-		header = append(header, f.title)
-	}
-	t.AppendHeader(append(header, "failed", "verdict"))
-	for i, s := range runs {
-		row := table.Row{i + 1, strings.Replace(loadName(s.Manifest.Load), "request_rate", "rate ", 1)}
-		for _, f := range seriesFigures {
-			if v, ok := figureOf(s, f.tag, f.p); ok {
-				row = append(row, fmt.Sprintf("%.4g", v))
-			} else {
-				row = append(row, "-")
-			}
-		}
-		t.AppendRow(append(row, s.Counts.Failed, string(s.Verdict.Level)))
-	}
-	out := "\nRUNS\n" + rendered(t)
-	if repeat < 2 || len(runs) < 2 {
-		return out
-	}
-	t = newPlainTable()
-	t.AppendHeader(table.Row{"load", "metric", "mean of runs", "from", "to", "std between runs"})
-	for from := 0; from < len(runs); from += repeat {
-		group := runs[from:min(from+repeat, len(runs))]
-		for _, f := range seriesFigures {
-			var values []float64
-			for _, s := range group {
-				if v, ok := figureOf(s, f.tag, f.p); ok {
-					values = append(values, v)
-				}
-			}
-			const level = 0.95
-			r, ok := stats.DescribeRepeats(values, level)
-			if !ok {
-				continue
-			}
-			t.AppendRow(table.Row{
-				loadName(group[0].Manifest.Load), strings.ReplaceAll(f.title, "\n", " "),
-				fmt.Sprintf("%.4g", r.Mean), fmt.Sprintf("%.4g", r.Interval.Low), fmt.Sprintf("%.4g", r.Interval.High), fmt.Sprintf("%.3g", r.Std),
-			})
-		}
-	}
-	return out + "\nREPEATS (mean with its 95 % t-interval over runs)\n" + rendered(t)
-}
-
-// rendered is the table without blanks at the ends of lines.
-func rendered(t table.Writer) string {
-	var b strings.Builder
-	for line := range strings.Lines(t.Render() + "\n") {
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
-	}
-	return b.String()
-}
-
-func newPlainTable() table.Writer {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.Options{SeparateHeader: true}
-	style.Format.Header = text.FormatDefault
-	style.Box.PaddingLeft, style.Box.PaddingRight, style.Box.MiddleHorizontal = "", "  ", "-"
-	t.SetStyle(style)
-	return t
 }

@@ -46,15 +46,37 @@ type value struct {
 	Value  string `csv:"Value"`
 }
 
-// fact is a row of the third section, which AIPerf does not have: what was
-// measured, and whether to believe it.
+// The sections from the third on are not AIPerf's.
+
+// fact is a row of the third section: what was measured, how the client did,
+// and whether to believe it.
 type fact struct {
 	Fact  string `csv:"Fact"`
 	Value string `csv:"Value"`
 }
 
-// Write writes three sections with an empty row between: metrics with
-// percentiles, metrics of the run, facts. Rows are sorted by metric tag. Short
+// interval is a row of the fourth section: how well a percentile is known.
+type interval struct {
+	Metric     string `csv:"Metric"`
+	Percentile string `csv:"Percentile"`
+	Low        string `csv:"Low"`
+	High       string `csv:"High"`
+	Level      string `csv:"Level"`
+	Method     string `csv:"Method"`
+	Worth      string `csv:"Worth"` // independent requests that would tell as much
+}
+
+// warning is a row of the fifth section.
+type warning struct {
+	Warning string `csv:"Warning"`
+	Effect  string `csv:"Effect"` // the best verdict with it
+	Message string `csv:"Message"`
+	Advice  string `csv:"Advice"`
+}
+
+// Write writes five sections with an empty row between: metrics with
+// percentiles, metrics of the run, facts, intervals of percentiles, warnings.
+// The first two are AIPerf's. Rows of metrics are sorted by tag. Short
 // rows are filled up with empty cells, so every row has the same number of
 // columns. A figure that is missing or infinite is an empty cell. Text that a
 // spreadsheet could take for a formula gets a leading apostrophe. The same
@@ -64,7 +86,9 @@ func Write(w io.Writer, s *report.Summary) error {
 	slices.SortStableFunc(metrics, func(a, b report.Result) int { return strings.Compare(a.Tag, b.Tag) })
 	var distributions []distribution
 	var values []value
+	var intervals []interval
 	for _, r := range metrics {
+		intervals = append(intervals, intervalsOf(r)...)
 		if st := r.Statistic; st != nil {
 			distributions = append(distributions, describe(cell(r.Name()), st))
 			continue
@@ -76,7 +100,7 @@ func Write(w io.Writer, s *report.Summary) error {
 		values = append(values, value{cell(r.Name()), v})
 	}
 	var out rows
-	for i, section := range []any{distributions, values, facts(s)} {
+	for i, section := range []any{distributions, values, facts(s), intervals, warnings(s)} {
 		if i > 0 {
 			out.buf.WriteString("\r\n")
 		}
@@ -118,7 +142,7 @@ func facts(s *report.Summary) []fact {
 			conditions = append(conditions, c.Name+"="+c.Value+" ("+c.Source+")")
 		}
 	}
-	out := []fact{
+	return append([]fact{
 		{"Run", cell(m.ID)},
 		{"Model", cell(m.Target.Model)},
 		{"URL", cell(m.Target.URL)},
@@ -128,11 +152,68 @@ func facts(s *report.Summary) []fact {
 		{"Verdict", cell(string(s.Verdict.Level))},
 		{"Verdict Reasons", cell(strings.Join(s.Verdict.Reasons, " "))},
 		{"Warnings", cell(strings.Join(codes, " "))},
+	}, client(s)...)
+}
+
+// client tells how the client did; what is not known is an empty cell.
+func client(s *report.Summary) []fact {
+	c := &s.Client
+	out := []fact{{"Client Events", strconv.FormatInt(c.Events, 10)}}
+	for _, sp := range []struct {
+		name string
+		*report.Spread
+	}{{"Client Lateness", c.Lateness}, {"Client Receive Lag", c.ReceiveLag}} {
+		p50, p99, most := "", "", ""
+		if sp.Spread != nil {
+			p50, p99, most = precise(&sp.P50), precise(&sp.P99), precise(&sp.Max)
+		}
+		out = append(out, fact{sp.name + " p50 (ms)", p50}, fact{sp.name + " p99 (ms)", p99}, fact{sp.name + " max (ms)", most})
 	}
 	if s.Verdict.Headroom != nil {
 		out = append(out, fact{"Client Headroom", number(*s.Verdict.Headroom)})
 	}
+	return append(out,
+		fact{"Client Shared Reads (ratio)", precise(c.SharedReads)},
+		fact{"Client Lost Stamps (ratio)", precise(c.LostStamps)},
+		fact{"Client CPU avg (cores)", precise(c.CPU)},
+		fact{"Client CPU max (cores)", precise(c.CPUMax)},
+		fact{"Machine CPU avg (ratio)", precise(c.MachineCPU)},
+		fact{"Machine CPU max (ratio)", precise(c.MachineMax)},
+		fact{"Client Clock Steps", strconv.FormatInt(c.ClockSteps, 10)},
+	)
+}
+
+func intervalsOf(r report.Result) []interval {
+	var out []interval
+	if r.Intervals == nil {
+		return nil
+	}
+	for i, p := range report.IntervalPercents {
+		if of := r.Intervals.Of[i]; of.Known() {
+			out = append(out, interval{
+				Metric: cell(r.Name()), Percentile: report.PercentileKey(p), Low: precise(of.Low), High: precise(of.High),
+				Level: strconv.FormatFloat(report.IntervalLevel, 'g', -1, 64), Method: r.Intervals.Method(), Worth: precise(&r.Intervals.Effective),
+			})
+		}
+	}
 	return out
+}
+
+func warnings(s *report.Summary) []warning {
+	out := make([]warning, 0, len(s.Warnings))
+	for _, w := range s.Warnings {
+		out = append(out, warning{w.Code, string(w.Effect), cell(w.Message), cell(w.Advice)})
+	}
+	return out
+}
+
+// precise writes a figure that two decimals would leave nothing of: a
+// millisecond to the nanosecond. nil is empty.
+func precise(v *float64) string {
+	if v == nil || math.IsInf(*v, 0) || math.IsNaN(*v) {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', 6, 64)
 }
 
 // number writes a figure as AIPerf does.

@@ -78,8 +78,13 @@ func TestLayout(t *testing.T) {
 	got := render(t, "demo-8b", good(0), good(1))
 	pad := strings.Repeat(",", columns-2)
 	sections := strings.Split(got, "\r\n\r\n")
-	if len(sections) != 3 {
-		t.Fatalf("%d sections, want 3", len(sections))
+	if len(sections) != 5 {
+		t.Fatalf("%d sections, want 5", len(sections))
+	}
+	for i, want := range []string{"Fact,Value", "Metric,Percentile,Low,High,Level,Method,Worth", "Warning,Effect,Message,Advice"} {
+		if head, _, _ := strings.Cut(sections[2+i], "\r\n"); strings.TrimRight(head, ",") != want {
+			t.Errorf("head %s, want %s", head, want)
+		}
 	}
 	first := strings.Split(sections[0], "\r\n")
 	if want := "Metric,avg,min,max,p1,p5,p10,p25,p50,p75,p90,p95,p99,std"; first[0] != want {
@@ -162,6 +167,42 @@ func TestFormulasAreNeutralised(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What the text report says of the worth of its numbers is in the file too.
+func TestWorth(t *testing.T) {
+	var recs []*record.Record
+	for i := range 40 {
+		r := good(int64(i))
+		r.Start += record.Time(i) * 50 * msec
+		r.Due, r.End = r.Start-msec/2, r.End+r.Start
+		for k := range r.Chunks {
+			r.Chunks[k].At += r.Start + record.Time((i*7)%11)*msec
+		}
+		recs = append(recs, r)
+	}
+	rows := parse(t, render(t, "demo-8b", recs...))
+	for name, want := range map[string]string{
+		"Client Events": "120", "Client Lateness p50 (ms)": "0.500000", "Client Lateness max (ms)": "0.500000",
+		"Client Receive Lag p99 (ms)": "", "Client Shared Reads (ratio)": "0.000000", "Client CPU avg (cores)": "",
+	} {
+		if got := find(t, rows, name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	// P(Bin(40, 0.5) <= 13) = 0.019 and P(Bin(40, 0.99) <= 37) = 0.007: from the
+	// 14th to the 27th value, and from the 38th to where nobody knows.
+	for percent, want := range map[string][]string{"p50": {"23.000000", "27.000000"}, "p99": {"30.000000", ""}} {
+		found := slices.ContainsFunc(rows, func(row []string) bool {
+			return slices.Equal(row[:7], slices.Concat([]string{"Time to First Token (ms)", percent}, want, []string{"0.95", "order_statistics", "40.000000"}))
+		})
+		if !found {
+			t.Errorf("no interval %v of %s", want, percent)
+		}
+	}
+	if w := find(t, rows, "few_samples"); w != "valid" {
+		t.Errorf("effect %q", w)
 	}
 }
 

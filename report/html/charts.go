@@ -409,8 +409,10 @@ func (t *timeCharts) client() []chart {
 	}
 	if all := t.sampled(
 		sampled{from: record.FromClient, value: record.ClientSchedP99, scale: ms, name: "scheduler p99", color: blue},
-		sampled{from: record.FromClient, value: record.ClientGCPauseMax, scale: ms, name: "longest GC pause", color: orange}); len(all) > 0 {
-		out = append(out, t.draw("client-delays", "Client: delays", "wait of a runnable goroutine, and stops of the world",
+		sampled{from: record.FromClient, value: record.ClientGCPauseMax, scale: ms, name: "longest GC pause", color: orange},
+		sampled{from: record.FromClient, value: record.ClientLateMax, scale: ms, name: "latest start", color: red},
+		sampled{from: record.FromClient, value: record.ClientLagMax, scale: ms, name: "longest receive lag", color: green}); len(all) > 0 {
+		out = append(out, t.draw("client-delays", "Client: delays", "wait of a runnable goroutine, stops of the world, requests started late, events read after the kernel had them",
 			"Delays inside of the client over time.", false, amount("ms", "ms"), all...))
 	}
 	return out

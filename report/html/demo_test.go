@@ -132,6 +132,7 @@ func samplesFor(recs []*record.Record) []record.Sample {
 			record.Sample{At: at, From: record.FromClient, Values: map[string]float64{
 				record.ClientCPU: 1.2 + 0.3*rnd.Float64(), record.ClientMachineCPU: 0.18 + 0.05*rnd.Float64(), record.ClientGoroutines: 90,
 				record.ClientSchedP99: 20e-6 + 30e-6*rnd.Float64(), record.ClientGCPauseMax: 60e-6 * rnd.Float64(), record.ClientOpenFiles: 40,
+				record.ClientLateMax: 40e-6 + 1e-3*busy, record.ClientLagMax: 30e-6 + 2e-3*busy,
 			}},
 			record.Sample{At: at, From: record.FromServer, Values: map[string]float64{
 				serverRunning: 14 + 2*rnd.Float64() - 8*busy, serverWaiting: 1 + 9*busy, serverKVUsage: min(0.98, 0.3+x), serverPrefixQueries: 1000 * x * 60, serverPrefixHits: 250 * x * 60,

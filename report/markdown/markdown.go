@@ -10,6 +10,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/tokmark/tokmark/bench/record"
@@ -84,9 +85,13 @@ var quoted = []string{
 	"output_token_throughput_per_user", "input_sequence_length", "output_sequence_length",
 }
 
+// withInterval are those whose percentiles stand with their intervals; the
+// files have more.
+var withInterval = []string{"time_to_first_token", "inter_token_latency", "request_latency"}
+
 func distributions(buf *bytes.Buffer, s *report.Summary) {
 	percents := []float64{50, 90, 99}
-	few := false
+	few, bounded := false, false
 	var rows []string
 	for _, tag := range quoted {
 		r, ok := s.Metric(tag)
@@ -101,6 +106,10 @@ func distributions(buf *bytes.Buffer, s *report.Summary) {
 				row += `\*`
 				few = true
 			}
+			if of := r.Interval(p); of.Known() && slices.Contains(withInterval, tag) {
+				row += " [" + phrase.Maybe(of.Low) + ", " + phrase.Maybe(of.High) + "]"
+				bounded = true
+			}
 		}
 		rows = append(rows, row+" | "+phrase.Figure(float64(r.Statistic.Count))+" |")
 	}
@@ -110,6 +119,9 @@ func distributions(buf *bytes.Buffer, s *report.Summary) {
 	fmt.Fprintf(buf, "\n| metric | avg | p50 | p90 | p99 | count |\n|:--|--:|--:|--:|--:|--:|\n%s\n", strings.Join(rows, "\n"))
 	if few {
 		buf.WriteString("\n\\* fewer than ten values lie beyond this percentile: it rests on chance.\n")
+	}
+	if bounded {
+		fmt.Fprintf(buf, "\n\\[low, high\\]: %s interval of the percentile, of order statistics or, where neighbouring requests are alike, of a block bootstrap; %s: too few values to tell.\n", phrase.Share(report.IntervalLevel), phrase.Unknown)
 	}
 }
 
@@ -164,6 +176,9 @@ func conditions(buf *bytes.Buffer, s *report.Summary) {
 		stamps = "the kernel's receive stamps"
 	}
 	item("times", stamps)
+	if text := phrase.Client(s, phrase.Figure); text != "" {
+		item("client", text)
+	}
 }
 
 // command is the command line in a block that nothing in it can end.

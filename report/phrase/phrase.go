@@ -156,6 +156,36 @@ func Tokens(s *report.Summary) string {
 	return strings.Join(parts, ", ")
 }
 
+// Client says in a line how the client did; empty: nothing is known. figure
+// writes its numbers.
+func Client(s *report.Summary, figure func(float64) string) string {
+	c := s.Client
+	spread := func(sp *report.Spread) string {
+		return "p50 " + figure(sp.P50) + ", p99 " + figure(sp.P99) + ", max " + figure(sp.Max) + " ms"
+	}
+	var parts []string
+	if c.Lateness != nil {
+		parts = append(parts, "sent "+spread(c.Lateness)+" late by our own doing")
+	}
+	switch {
+	case c.ReceiveLag != nil:
+		parts = append(parts, "events seen "+spread(c.ReceiveLag)+" after the kernel, whose times are used")
+	case c.Events > 0:
+		parts = append(parts, "event times are our own, without kernel stamps")
+	}
+	if c.SharedReads != nil {
+		text := figure(100**c.SharedReads) + " % of events shared a read"
+		if lost := c.LostStamps; lost != nil && *lost > 0 {
+			text += ", " + figure(100**lost) + " % because we were behind"
+		}
+		parts = append(parts, text)
+	}
+	if c.CPU != nil && c.Procs > 0 {
+		parts = append(parts, fmt.Sprintf("%s of %d cores used", figure(*c.CPU), c.Procs))
+	}
+	return strings.Join(parts, "; ")
+}
+
 // Objectives says service level objectives in words.
 func Objectives(goals map[string]float64) string {
 	var parts []string
@@ -230,13 +260,8 @@ func Headlines(s *report.Summary) []Headline {
 func headline(r report.Result, label string, percent float64) Headline {
 	h := Headline{Metric: r.Metric, Label: label, Percent: percent, Few: r.Statistic.Few(percent)}
 	h.Value, _ = r.Statistic.Percentile(percent)
-	if r.Intervals != nil {
-		for i, p := range report.IntervalPercents {
-			if p == percent {
-				h.Low, h.High = r.Intervals.Of[i].Low, r.Intervals.Of[i].High
-			}
-		}
-	}
+	of := r.Interval(percent)
+	h.Low, h.High = of.Low, of.High
 	return h
 }
 

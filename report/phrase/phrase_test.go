@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/report"
 )
 
 func TestFigure(t *testing.T) {
@@ -53,6 +54,22 @@ func TestLoad(t *testing.T) {
 		"as the schedule says":                                                                  {},
 	} {
 		if got := Load(l, Figure); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestClient(t *testing.T) {
+	v := func(x float64) *float64 { return &x }
+	for want, c := range map[string]report.Client{
+		"": {},
+		"sent p50 0.010, p99 0.300, max 2 ms late by our own doing; events seen p50 0.003, p99 0.170, max 1.500 ms after the kernel, whose times are used; 12.50 % of events shared a read, 0.250 % because we were behind; 0.400 of 4 cores used": {
+			Lateness: &report.Spread{P50: 0.01, P99: 0.3, Max: 2}, ReceiveLag: &report.Spread{P50: 0.003, P99: 0.17, Max: 1.5},
+			Events: 100, SharedReads: v(0.125), LostStamps: v(0.0025), CPU: v(0.4), Procs: 4,
+		},
+		"event times are our own, without kernel stamps; 0 % of events shared a read": {Events: 1, SharedReads: v(0)},
+	} {
+		if got := Client(&report.Summary{Client: c}, Figure); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -58,12 +58,9 @@ func (p *page) intervals(s *report.Summary) {
 			continue
 		}
 		row := table.Row{r.Name()}
-		for i, percent := range report.IntervalPercents {
-			if percent != 50 && percent != 99 {
-				continue
-			}
+		for _, percent := range []float64{50, 99} {
 			v, _ := r.Statistic.Percentile(percent)
-			of := r.Intervals.Of[i]
+			of := r.Interval(percent)
 			row = append(row, fmt.Sprintf("p%g %s [%s, %s]", percent, figure(v), orDash(of.Low), orDash(of.High)))
 		}
 		method := "of " + figure(float64(r.Intervals.Count))
@@ -267,21 +264,8 @@ var clientCodes = []string{
 func (p *page) client(s *report.Summary) {
 	c := s.Client
 	if !slices.ContainsFunc(clientCodes, s.Warned) {
-		var parts []string
-		if l := c.Lateness; l != nil {
-			parts = append(parts, "sent "+figure(l.P99)+" ms (p99) late by our own doing")
-		}
-		switch {
-		case c.ReceiveLag != nil && s.Manifest.Stamps == record.StampsKernel:
-			parts = append(parts, "events seen "+figure(c.ReceiveLag.P99)+" ms (p99) after the kernel, whose times are used")
-		case c.Events > 0:
-			parts = append(parts, "event times are our own, without kernel stamps")
-		}
-		if c.CPU != nil && c.Procs > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %d cores used", figure(*c.CPU), c.Procs))
-		}
-		if parts != nil {
-			p.sentence("CLIENT", strings.Join(parts, "; "))
+		if text := phrase.Client(s, figure); text != "" {
+			p.sentence("CLIENT", text)
 		}
 		return
 	}
