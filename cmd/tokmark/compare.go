@@ -21,9 +21,13 @@ type compareOptions struct {
 }
 
 func (o *compareOptions) bind(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.vary, "vary", nil, "`conditions` that are meant to differ, as engine,version")
-	fs.StringSliceVar(&o.allow, "allow", nil, "`conditions` that disqualify and shall not; every output will say so")
+	bindConditions(fs, &o.vary, &o.allow)
 	fs.StringVar(&o.level, "level", "95%", "confidence of the intervals")
+}
+
+func bindConditions(fs *pflag.FlagSet, vary, allow *[]string) {
+	fs.StringSliceVar(vary, "vary", nil, "`conditions` that are meant to differ, as engine,version")
+	fs.StringSliceVar(allow, "allow", nil, "`conditions` that disqualify and shall not; every output will say so")
 }
 
 func (o *compareOptions) options() (compare.Options, error) {

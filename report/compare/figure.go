@@ -477,32 +477,42 @@ func (c *comparer) errors(f *Figure, rule Rule) {
 	a, b := 100*pa, 100*pb
 	change := b - a
 	f.A, f.B, f.Change = &a, &b, &change
-	between := func(level float64) Range {
-		la, ua := wilson(pa, na, level)
-		lb, ub := wilson(pb, nb, level)
-		return Range{
-			Low:  100 * (pb - pa - math.Hypot(pb-lb, ua-pa)),
-			High: 100 * (pb - pa + math.Hypot(ub-pb, pa-la)),
-		}
-	}
-	i := between(c.level)
+	i := newcombe(pa, na, pb, nb, c.level)
 	f.Interval = &i
 	tail := wrong / float64(max(1, c.rows))
-	strict := between(max(c.level, 1-2*tail))
-	switch {
-	case i.Low > f.Margin && strict.Low > 0:
-		f.Verdict = Worse
-	case i.High < -f.Margin && strict.High < 0:
-		f.Verdict = Better
-	case i.Low >= -f.Margin && i.High <= f.Margin:
-		f.Verdict = Alike
-	default:
+	strict := newcombe(pa, na, pb, nb, max(c.level, 1-2*tail))
+	if f.Verdict = pointsVerdict(i, strict, f.Margin); f.Verdict == CannotTell {
 		room := math.Abs(math.Abs(change) - f.Margin)
 		half := (i.High - i.Low) / 2
 		if room > 0 && half/room < math.Sqrt(mostMore) {
 			f.More = &More{Requests: max(1, int64(math.Ceil(float64(min(f.CountA, f.CountB))*(half*half/(room*room)-1))))}
 		}
 	}
+}
+
+// newcombe is Newcombe's interval for pb - pa, the difference of two shares seen
+// in na and nb independent requests, in percentage points.
+func newcombe(pa, na, pb, nb, level float64) Range {
+	la, ua := wilson(pa, na, level)
+	lb, ub := wilson(pb, nb, level)
+	return Range{
+		Low:  100 * (pb - pa - math.Hypot(pb-lb, ua-pa)),
+		High: 100 * (pb - pa + math.Hypot(ub-pb, pa-la)),
+	}
+}
+
+// pointsVerdict reads the interval of a change of the error rate; strict is the
+// one that stands before all figures.
+func pointsVerdict(i, strict Range, margin float64) Verdict {
+	switch {
+	case i.Low > margin && strict.Low > 0:
+		return Worse
+	case i.High < -margin && strict.High < 0:
+		return Better
+	case i.Low >= -margin && i.High <= margin:
+		return Alike
+	}
+	return CannotTell
 }
 
 // share is the share of failed requests of a side, and how many independent
