@@ -243,6 +243,16 @@ func figuresOf(c *comparer, rules []Rule) []Figure {
 
 // doubt marks gains that come with more failures or shorter answers.
 func doubt(figures []Figure) {
+	doubts := doubtsOf(figures)
+	for i := range figures {
+		if f := &figures[i]; f.Verdict == Better && f.Metric != errorRate && f.Metric != outputMean {
+			f.Doubts = doubts
+		}
+	}
+}
+
+// doubtsOf says why gains beside these figures may be none.
+func doubtsOf(figures []Figure) []string {
 	var doubts []string
 	for _, f := range figures {
 		if f.Change == nil {
@@ -252,11 +262,7 @@ func doubt(figures []Figure) {
 			doubts = append(doubts, d)
 		}
 	}
-	for i := range figures {
-		if f := &figures[i]; f.Verdict == Better && f.Metric != errorRate && f.Metric != outputMean {
-			f.Doubts = doubts
-		}
-	}
+	return doubts
 }
 
 // doubtOf says what the change of a figure lets one doubt, or "".

@@ -48,7 +48,7 @@ type fact struct {
 	text  func(*Run) string  // "" is unknown
 	num   func(*Run) float64 // in place of text; NaN is unknown
 	alike func(a, b float64) bool
-	load  bool // part of the load: may differ between the points of a curve
+	load  bool // may be the level of the load, which differs between the points of a curve
 }
 
 const (
@@ -107,7 +107,7 @@ var facts = []fact{
 	{name: "concurrency", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(float64(r.Manifest.Load.Concurrency)) }},
 	{name: "request_rate", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(r.Manifest.Load.Rate) }},
 	{name: "num_users", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(float64(r.Manifest.Load.Users)) }},
-	{name: "arrivals", kind: Disqualifying, load: true, why: "other arrivals", text: arrivals},
+	{name: "arrivals", kind: Disqualifying, why: "other arrivals", text: arrivals},
 	{name: "sampling", kind: Disqualifying, asked: true, why: "other fields in the requests", text: func(r *Run) string { return config(r, "extra-inputs") }},
 	{name: "dropped_fields", kind: Disqualifying, why: "the server refused fields of the requests", text: func(r *Run) string {
 		names := make([]string, 0, len(r.Manifest.Dropped))
@@ -287,15 +287,41 @@ var clientCodes = []string{
 	report.ClientCPU, report.MachineCPU, report.WriterStalled, report.OpenFiles,
 }
 
+// level names the condition that is the level of a run's load, and its value;
+// the other parts say what kind of load it is.
+func level(r *Run) (name string, value float64) {
+	switch l := r.Manifest.Load; {
+	case l.Users > 0:
+		return "num_users", float64(l.Users)
+	case l.Rate > 0:
+		return "request_rate", l.Rate
+	default:
+		return "concurrency", float64(l.Concurrency)
+	}
+}
+
+// besideLevel is the fact for the points of a curve: the level may be any.
+func (f fact) besideLevel() fact {
+	text := f.text
+	f.why = "another kind of load"
+	f.text = func(r *Run) string {
+		if name, _ := level(r); name == f.name {
+			return "varies"
+		}
+		return text(r)
+	}
+	return f
+}
+
 // conditions compares two sides. curve: the runs of a side are points at
-// different loads.
+// different levels of one kind of load.
 func conditions(a, b Side, opt Options, curve bool) []Condition {
 	var out []Condition
 	known := map[string]bool{"process_start": true} // says nothing but when
 	for _, f := range facts {
 		known[f.name] = true
 		if f.load && curve {
-			continue
+			f = f.besideLevel()
 		}
 		c := f.compare(a, b)
 		if c.Kind != Unknown || f.asked || c.A != c.B {
