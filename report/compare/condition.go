@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,16 +100,21 @@ var facts = []fact{
 	{name: "cache_hit_rate", kind: Disqualifying, why: "the prefix cache served another share of the input (more than 0.05 apart)",
 		alike: func(a, b float64) bool { return math.Abs(a-b) <= hitsApart },
 		num: func(r *Run) float64 {
-			if r.Cache == nil || r.Cache.HitRate == nil {
-				return math.NaN()
+			switch {
+			case r.Cache == nil:
+			case r.Cache.HitRate != nil:
+				return *r.Cache.HitRate
+			case r.Cache.Server != nil: // usage does not tell
+				return *r.Cache.Server
 			}
-			return *r.Cache.HitRate
+			return math.NaN()
 		}},
 	{name: "concurrency", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(float64(r.Manifest.Load.Concurrency)) }},
 	{name: "request_rate", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(r.Manifest.Load.Rate) }},
 	{name: "num_users", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(float64(r.Manifest.Load.Users)) }},
 	{name: "arrivals", kind: Disqualifying, why: "other arrivals", text: arrivals},
 	{name: "sampling", kind: Disqualifying, asked: true, why: "other fields in the requests", text: func(r *Run) string { return config(r, "extra-inputs") }},
+	{name: "output_form", kind: Disqualifying, why: "answers of another form were asked for", text: outputForm},
 	{name: "dropped_fields", kind: Disqualifying, why: "the server refused fields of the requests", text: func(r *Run) string {
 		names := make([]string, 0, len(r.Manifest.Dropped))
 		for _, d := range r.Manifest.Dropped {
@@ -252,6 +258,28 @@ func arrivals(r *Run) string {
 	}
 	if s := config(r, "arrival-smoothness"); s != "" && s != "1" {
 		out = append(out, "arrival-smoothness "+s)
+	}
+	return strings.Join(out, ", ")
+}
+
+// outputForm is what options ask of the form of answers, beside their fields.
+func outputForm(r *Run) string {
+	if config(r, "exact-output") == "" {
+		return ""
+	}
+	var out []string
+	var schema string
+	if _ = json.Unmarshal(r.Manifest.Config["response-format"], &schema); schema != "" {
+		out = append(out, "response-format "+filepath.Base(schema))
+	}
+	if osl := config(r, "osl"); osl != "" && osl != "0" && config(r, "exact-output") != "true" {
+		out = append(out, "exact-output false")
+	}
+	if config(r, "per-chunk-usage") == "true" {
+		out = append(out, "per-chunk-usage")
+	}
+	if len(out) == 0 {
+		return "none"
 	}
 	return strings.Join(out, ", ")
 }
