@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -471,9 +470,4 @@ func (p *Paired) WriteText(w io.Writer) error {
 }
 
 // WriteJSON writes the comparison for programs.
-func (p *Paired) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(p)
-}
+func (p *Paired) WriteJSON(w io.Writer) error { return WriteJSON(w, p) }
