@@ -137,6 +137,9 @@ func Curves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
 		}
 		c.Headline += match.Text()
 	}
+	if len(doubts) > 0 && !slices.ContainsFunc(c.Curve, func(m Match) bool { return len(m.Doubts) > 0 }) {
+		c.Headline += "; in B " + strings.Join(doubts, " and ")
+	}
 	c.Headline += "."
 	return c, nil
 }

@@ -51,6 +51,15 @@ func TestCurveDoubts(t *testing.T) {
 	if m := c.Curve[0]; m.Verdict != Better || len(m.Doubts) != 1 || !strings.Contains(c.Headline, "better, doubtful: more requests fail") {
 		t.Errorf("%s", c.Headline)
 	}
+	for _, r := range b.Runs { // as fast as A, where nothing is better that could be doubted
+		for k := range r.series[tokenRate] {
+			r.series[tokenRate][k] /= 1.5
+		}
+		r.values[tokenRate][""] /= 1.5
+	}
+	if c := curvesOf(t, a, b, 8); len(c.Curve[0].Doubts) > 0 || !strings.Contains(c.Headline, "; in B more requests fail") {
+		t.Errorf("%s", c.Headline)
+	}
 	if f := c.at(t, errorRate, ""); f.Verdict != Worse {
 		t.Errorf("%s", f.Text())
 	}
