@@ -68,9 +68,10 @@ func (ab *abOptions) config(one *options) (map[string]json.RawMessage, error) {
 	for _, g := range ab.groups {
 		maps.Copy(out, effective(g.flags, one))
 	}
-	var err error
-	out["extra-inputs"], err = json.Marshal(one.extraInputs)
-	return out, err
+	inputs, err := json.Marshal(one.extraInputs)
+	models, err2 := json.Marshal(append([]string{}, one.models...))
+	out["extra-inputs"], out["model"] = inputs, models
+	return out, errors.Join(err, err2)
 }
 
 func newAB(w *world) *cobra.Command {
@@ -278,6 +279,10 @@ func runAB(ctx context.Context, w *world, o *options, ab *abOptions) error {
 		if sides[i], err = prepare(ctx, w, one, &bases[i]); err != nil {
 			return err
 		}
+	}
+	// Names that no condition has are found before there is load.
+	if _, err := compare.PairConditions(&compare.Run{Manifest: &bases[0]}, &compare.Run{Manifest: &bases[1]}, ab.conditions()); err != nil {
+		return usage(err)
 	}
 	parent := record.Dir(o.artifactDir)
 	if parent == "" {

@@ -189,9 +189,10 @@ func Pair(a, b []Block, null [][2]Block, opt PairOptions) *Paired {
 	return p
 }
 
-// PairConditions compares what the comparison of two blocks depends on. The
-// lengths that were measured are no condition: blocks have the same prompts, and
-// how long the answers are is a figure. The comparison has no figures.
+// PairConditions compares what the comparison of two blocks depends on. What
+// was measured is no condition: blocks have the same prompts under fresh salts,
+// one tells too little of its hit rate, and how long the answers are is a
+// figure. The comparison has no figures.
 func PairConditions(a, b *Run, opt Options) (*Comparison, error) {
 	x, y := Side{Name: a.Path, Runs: []*Run{a}}, Side{Name: b.Path, Runs: []*Run{b}}
 	opt = opt.withDefaults()
@@ -199,7 +200,9 @@ func PairConditions(a, b *Run, opt Options) (*Comparison, error) {
 		return nil, err
 	}
 	c := begin(x, y, opt, false)
-	measured := func(name string) bool { return name == "input_length" || name == "output_length" }
+	measured := func(name string) bool {
+		return slices.Contains([]string{"input_length", "output_length", "cache_hit_rate"}, name)
+	}
 	c.Conditions = slices.DeleteFunc(c.Conditions, func(k Condition) bool { return measured(k.Name) })
 	c.Blocked, c.Allowed = slices.DeleteFunc(c.Blocked, measured), slices.DeleteFunc(c.Allowed, measured)
 	return c, nil
