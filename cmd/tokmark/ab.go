@@ -200,7 +200,7 @@ func interleave(ab *abOptions, opt compare.PairOptions, seed uint64, block func(
 	measure := func(sides ...int) (pair [2]compare.Block, valid bool, err error) {
 		defer func() { n += 2 }()
 		for i, side := range sides {
-			var bad *invalidBlock
+			var bad *blockError
 			switch pair[i], err = block(side, n+i); {
 			case errors.As(err, &bad):
 				leftOut = append(leftOut, bad.Error())
@@ -243,10 +243,10 @@ func interleave(ab *abOptions, opt compare.PairOptions, seed uint64, block func(
 	return result, nil
 }
 
-// invalidBlock is a block that says nothing of its server.
-type invalidBlock struct{ name, why string }
+// blockError tells of a block that says nothing of its server.
+type blockError struct{ name, why string }
 
-func (e *invalidBlock) Error() string { return "block " + e.name + ": " + e.why }
+func (e *blockError) Error() string { return "block " + e.name + ": " + e.why }
 
 // spoilt is why the report calls a run invalid, or "". That all requests failed
 // is a result, too.
@@ -318,7 +318,7 @@ func runAB(ctx context.Context, w *world, o *options, ab *abOptions) error {
 			return none, &exitError{code: exitFailed, err: err}
 		}
 		if why := spoilt(run); why != "" {
-			return none, &invalidBlock{name, why}
+			return none, &blockError{name, why}
 		}
 		if firsts[side] == nil {
 			if firsts[side] = run; firsts[1-side] != nil {

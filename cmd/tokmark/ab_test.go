@@ -209,7 +209,7 @@ func TestInvalidBlocks(t *testing.T) {
 		measured := 0
 		block := func(_, n int) (compare.Block, error) {
 			if measured++; n >= 2 && measured-2 <= test.spoilt {
-				return compare.Block{}, &invalidBlock{fmt.Sprint(n), "the client was late"}
+				return compare.Block{}, &blockError{fmt.Sprint(n), "the client was late"}
 			}
 			r := record.New(record.PhaseMeasure, int64(n))
 			r.Outcome, r.Streaming, r.Streamed, r.Done, r.FinishReasons = record.OK, true, true, true, []string{"stop"}

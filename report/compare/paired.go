@@ -147,8 +147,10 @@ func Pair(a, b []Block, null [][2]Block, opt PairOptions) *Paired {
 	if opt.Level == 0 {
 		opt.Level = defaultLevel
 	}
-	const counted = 5                                             // the figures that decide, and the length, which raises doubts
-	alpha := (1 - opt.Level) / float64(max(opt.Looks, 1)*counted) // Bonferroni
+	// Bonferroni, over the figures that decide and the length, which raises
+	// doubts.
+	const counted = 5
+	alpha := (1 - opt.Level) / float64(max(opt.Looks, 1)*counted)
 	p := &Paired{Schema: Schema, Pairs: min(len(a), len(b)), NullOf: len(null), Level: opt.Level, Margin: opt.Margin, Decided: true}
 	a, b = a[:p.Pairs], b[:p.Pairs]
 	for _, f := range blockFigures {
@@ -157,7 +159,7 @@ func Pair(a, b []Block, null [][2]Block, opt PairOptions) *Paired {
 		if f.metric == outputMean {
 			fig.Margin = min(opt.Margin, lengthMargin)
 		}
-		told := false
+		var told bool
 		if f.metric == errorRate {
 			told = fig.ofFailures(a, b, null, 1-alpha)
 			p.FailedA, p.FailedB = fig.A/100, fig.B/100
