@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -195,6 +196,37 @@ func TestDriftFoolsTwoRunsButNotAB(t *testing.T) {
 	p = abTrial(t, 1, 0, drift, inSequence)
 	if v := verdicts(p)["inter_token_latency"]; v != compare.Worse {
 		t.Errorf("one after the other, of equal servers that grow slower: %s (%v), and should be fooled", p.Headline, v)
+	}
+}
+
+// TestInvalidBlocks: a pair with an invalid block is measured again; if that
+// goes on, the comparison is not valid.
+func TestInvalidBlocks(t *testing.T) {
+	for _, test := range []struct {
+		spoilt, left int
+		code         int
+	}{{0, 0, exitOK}, {3, 3, exitOK}, {1000, leastLook, exitInvalid}} {
+		measured := 0
+		block := func(_, n int) (compare.Block, error) {
+			if measured++; n >= 2 && measured-2 <= test.spoilt {
+				return compare.Block{}, &blockError{fmt.Sprint(n), "the client was late"}
+			}
+			r := record.New(record.PhaseMeasure, int64(n))
+			r.Outcome, r.Streaming, r.Streamed, r.Done, r.FinishReasons = record.OK, true, true, true, []string{"stop"}
+			r.Start, r.Written, r.FirstByte, r.End = 0, 0, 1e6, 2e6
+			r.Chunks = record.Chunks{{At: 1e6, Tokens: 1, Kind: record.KindText}, {At: 2e6, Tokens: 1, Kind: record.KindText}}
+			r.Tokens = record.Tokens{Source: record.SourceUsage, Input: 1, Output: 2}
+			return compare.BlockOf([]*record.Record{r}), nil
+		}
+		p := interleaved(1)(&abOptions{pairs: 6, null: 1}, block)
+		var e *exitError
+		code := exitOK
+		if errors.As(abError(p), &e) {
+			code = e.code
+		}
+		if len(p.LeftOut) != test.left || code != test.code {
+			t.Errorf("%d invalid blocks: %d pairs, %d left out, exit %d; want %d, %d\n%s", test.spoilt, p.Pairs, len(p.LeftOut), code, test.left, test.code, p.Headline)
+		}
 	}
 }
 

@@ -43,6 +43,8 @@ type capsuleHead struct {
 type capsule struct {
 	dir record.Dir
 	m   *record.Manifest
+	// notRepeatable says why the run cannot be made again, if so.
+	notRepeatable string
 }
 
 // writeCapsule packs a run directory. notRepeatable says why the run cannot be
@@ -155,9 +157,18 @@ func configText(m *record.Manifest, name string) string {
 	return s
 }
 
-// openCapsule unpacks a capsule below a new temporary directory, which close
-// removes.
+// openCapsule unpacks a capsule whose run can be made again.
 func openCapsule(path string) (*capsule, error) {
+	c, err := unpackCapsule(path)
+	if err == nil && c.notRepeatable != "" {
+		return nil, errors.Join(fmt.Errorf("open capsule %s: the run cannot be made again: %s", path, c.notRepeatable), c.close())
+	}
+	return c, err
+}
+
+// unpackCapsule unpacks a capsule below a new temporary directory, which close
+// removes.
+func unpackCapsule(path string) (*capsule, error) {
 	z, err := zip.OpenReader(path)
 	if err != nil {
 		return nil, fmt.Errorf("open capsule %s: %w", path, err)
@@ -186,9 +197,8 @@ func (c *capsule) unpack(z *zip.Reader) error {
 		return fmt.Errorf("%s: %w", capsuleFile, err)
 	case head.Schema > capsuleSchema:
 		return fmt.Errorf("it has schema version %d and this tokmark knows up to %d: use a newer tokmark", head.Schema, capsuleSchema)
-	case head.NotRepeatable != "":
-		return errors.New("the run cannot be made again: " + head.NotRepeatable)
 	}
+	c.notRepeatable = head.NotRepeatable
 	// Only names that are known are unpacked, so that none leads out of the
 	// directory.
 	names := []string{record.ManifestFile, record.RecordsFile, record.SamplesFile, record.SummaryJSONFile}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"strings"
 
@@ -21,9 +22,13 @@ type compareOptions struct {
 }
 
 func (o *compareOptions) bind(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&o.vary, "vary", nil, "`conditions` that are meant to differ, as engine,version")
-	fs.StringSliceVar(&o.allow, "allow", nil, "`conditions` that disqualify and shall not; every output will say so")
+	bindConditions(fs, &o.vary, &o.allow)
 	fs.StringVar(&o.level, "level", "95%", "confidence of the intervals")
+}
+
+func bindConditions(fs *pflag.FlagSet, vary, allow *[]string) {
+	fs.StringSliceVar(vary, "vary", nil, "`conditions` that are meant to differ, as engine,version")
+	fs.StringSliceVar(allow, "allow", nil, "`conditions` that disqualify and shall not; every output will say so")
 }
 
 func (o *compareOptions) options() (compare.Options, error) {
@@ -58,22 +63,66 @@ func share(s string) (float64, error) {
 	return v, err
 }
 
-// loadSide reads what one argument names: one or more runs, joined by commas.
-func loadSide(arg string) (compare.Side, error) {
+// sides reads the sides of a comparison, and holds what was unpacked for them
+// until it is closed. The zero value is ready for use.
+type sides struct{ capsules []*capsule }
+
+// load reads what one argument names: one or more runs, joined by commas.
+func (s *sides) load(arg string) (compare.Side, error) {
 	names := strings.Split(arg, ",")
-	for _, name := range names {
+	unpacked := map[string]string{} // names by directory
+	paths := make([]string, len(names))
+	for i, name := range names {
 		if strings.TrimSpace(name) == "" {
 			return compare.Side{}, usagef("%q: a name between commas is empty", arg)
 		}
+		if paths[i] = name; !isZip(name) {
+			continue
+		}
+		c, err := unpackCapsule(name)
+		if err != nil {
+			return compare.Side{}, usage(err)
+		}
+		s.capsules = append(s.capsules, c)
+		paths[i] = string(c.dir)
+		unpacked[paths[i]] = name
 	}
-	side, err := compare.LoadSide(names...)
+	side, err := compare.LoadSide(paths...)
 	if errors.Is(err, record.ErrNoRun) {
 		return side, usage(err)
 	}
 	if err != nil {
 		return side, &exitError{code: exitFailed, err: err}
 	}
+	side.Name = strings.Join(names, ", ")
+	for _, r := range side.Runs {
+		if name, ok := unpacked[r.Path]; ok {
+			r.Path, r.Files = name, r.Path
+		}
+	}
 	return side, nil
+}
+
+// close removes what was unpacked.
+func (s *sides) close() {
+	for _, c := range s.capsules {
+		_ = c.close() // what is left lies among temporary files
+	}
+}
+
+// isZip reports whether a path is a file that begins as a zip file does.
+func isZip(path string) bool {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var start [4]byte
+	_, err = io.ReadFull(f, start[:])
+	return err == nil && string(start[:]) == "PK\x03\x04"
 }
 
 func newCompare(w *world) *cobra.Command {
@@ -88,12 +137,13 @@ func newCompare(w *world) *cobra.Command {
 		Long: `Compare B (and C, …) against A: first the conditions, then figures with an interval and a
 verdict: better, worse, same within the margin, or cannot tell.
 
-A side is a run directory, a summary.json, a directory that holds run directories, or several
-of these joined by commas: repeats, which tell what changes from run to run. Sides that differ
-in what a comparison depends on are refused with exit code 5. Name a difference that is meant
-with --vary; --allow compares all the same.
+A side is a run directory, a capsule, a summary.json, a directory that holds run directories, or
+several of these joined by commas: repeats, which tell what changes from run to run. Sides that
+differ in what a comparison depends on are refused with exit code 5. Name a difference that is
+meant with --vary; --allow compares all the same.
 
-With --at-speed or --at-load a side is a sweep, and the curves are compared at that place.`,
+With --at-speed or --at-load a side is a sweep of one kind of load, and the curves are compared at
+that place.`,
 		Example: `  tokmark compare artifacts/before artifacts/after
   tokmark compare a1,a2,a3 b1,b2,b3 --vary engine,version
   tokmark compare sweeps/a sweeps/b --at-speed 50`,
@@ -117,35 +167,29 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 			if err := curve.Validate(); err != nil {
 				return usagef("%w: see --curve-metric, --at-speed and --at-load", err)
 			}
-			sides := make([]compare.Side, len(args))
+			var from sides
+			defer from.close()
+			loaded := make([]compare.Side, len(args))
 			for i, arg := range args {
-				if sides[i], err = loadSide(arg); err != nil {
+				if loaded[i], err = from.load(arg); err != nil {
 					return err
 				}
 			}
 			blocked := false
-			for i, other := range sides[1:] {
-				var result *compare.Comparison
+			results := make([]*compare.Comparison, len(args)-1)
+			for i, other := range loaded[1:] {
 				if len(atSpeed)+len(atLoad) > 0 {
-					result, err = compare.Curves(sides[0], other, curve, opt)
+					results[i], err = compare.Curves(loaded[0], other, curve, opt)
 				} else {
-					result, err = compare.Compare(sides[0], other, opt)
+					results[i], err = compare.Compare(loaded[0], other, opt)
 				}
 				if err != nil {
 					return usage(err)
 				}
-				if i > 0 && format != "json" {
-					if _, err := io.WriteString(w.Stdout, "\n"); err != nil {
-						return &exitError{code: exitFailed, err: err}
-					}
-				}
-				write := map[string]func(io.Writer) error{
-					"text": result.WriteText, "json": result.WriteJSON, "markdown": result.WriteMarkdown,
-				}[format]
-				if err := write(w.Stdout); err != nil {
-					return &exitError{code: exitFailed, err: err}
-				}
-				blocked = blocked || len(result.Blocked) > 0
+				blocked = blocked || len(results[i].Blocked) > 0
+			}
+			if err := writeComparisons(w.Stdout, format, results); err != nil {
+				return &exitError{code: exitFailed, err: err}
 			}
 			if blocked {
 				return &exitError{code: exitInvalid}
@@ -156,7 +200,7 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 	fs := c.Flags()
 	o.bind(fs)
 	fs.StringVar(&o.margin, "margin", "5%", "change that is of no account")
-	fs.StringVar(&format, "format", "text", "text, json or markdown")
+	fs.StringVar(&format, "format", "text", "text, json (of several comparisons an array) or markdown")
 	fs.Float64SliceVar(&atSpeed, "at-speed", nil, "compare sweeps at this `speed`, in output tokens per second per user")
 	fs.Float64SliceVar(&atLoad, "at-load", nil, "compare sweeps at this `load`: concurrency, users or request rate")
 	for _, name := range []string{"at-speed", "at-load"} {
@@ -164,4 +208,23 @@ With --at-speed or --at-load a side is a sweep, and the curves are compared at t
 	}
 	fs.StringVar(&metric, "curve-metric", "output_token_throughput", "what is compared there, as time_to_first_token.p50")
 	return c
+}
+
+// writeComparisons writes one comparison, or several: in JSON as one array.
+func writeComparisons(w io.Writer, format string, results []*compare.Comparison) error {
+	if format == "json" && len(results) > 1 {
+		return compare.WriteJSON(w, results)
+	}
+	for i, c := range results {
+		if i > 0 {
+			if _, err := io.WriteString(w, "\n"); err != nil {
+				return err
+			}
+		}
+		write := map[string]func(io.Writer) error{"text": c.WriteText, "json": c.WriteJSON, "markdown": c.WriteMarkdown}[format]
+		if err := write(w); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -34,7 +34,7 @@ func newGate(w *world) *cobra.Command {
 		Use:   "gate CANDIDATE",
 		Short: "Pass or fail a run by a budget and a baseline, for CI",
 		Long: `Hold a run to a budget: objectives of its own, and changes against a baseline. The candidate
-is a run directory or several joined by commas, as in compare.
+is a run directory, a capsule or a summary.json, or several joined by commas, as in compare.
 
 Exit codes: 0 pass · 3 regression · 4 inconclusive, with what would decide it ·
 5 not valid: the runs must not be compared, or say nothing
@@ -54,7 +54,7 @@ run needs 1000 valid requests. 3000 are advised: with them nearly every gate is 
 	o.bind(fs)
 	fs.StringVar(&o.budget, "budget", "", "YAML `file` with objectives, regressions, min_requests")
 	bindSLO(fs, &o.slo)
-	fs.StringVar(&o.baseline, "baseline", "", "`runs` to compare with: run directory, summary.json, or several")
+	fs.StringVar(&o.baseline, "baseline", "", "`runs` to compare with: run directory, capsule, summary.json, or several")
 	fs.StringVar(&o.store, "baseline-store", "", "`directory` of accepted runs to compare with")
 	fs.IntVar(&o.storeRuns, "baseline-runs", 10, "how many of the last accepted runs to compare with")
 	fs.BoolVar(&o.accept, "accept", false, "add the candidate to the store if it passes")
@@ -82,7 +82,9 @@ func (o *gateOptions) run(w *world, levelSet bool, arg string) error {
 	if o.baseline == "" && o.store == "" && len(budget.Rules) > 0 {
 		return usagef("the budget has rules against a baseline: give --baseline or --baseline-store, or only --slo")
 	}
-	candidate, err := loadSide(arg)
+	var from sides
+	defer from.close()
+	candidate, err := from.load(arg)
 	if err != nil {
 		return err
 	}
@@ -90,7 +92,7 @@ func (o *gateOptions) run(w *world, levelSet bool, arg string) error {
 	first := false
 	switch {
 	case o.baseline != "":
-		side, err := loadSide(o.baseline)
+		side, err := from.load(o.baseline)
 		if err != nil {
 			return err
 		}

@@ -137,6 +137,18 @@ func TestDisqualifying(t *testing.T) {
 	}
 	rate, mean := 0.1, 100.0
 	both["cache_hit_rate"] = func(r *Run) { r.Cache = &report.Cache{HitRate: &rate} }
+	both["cache_hit_rate by the server"] = func(r *Run) { r.Cache = &report.Cache{Server: &rate} }
+	form := func(changed ...string) func(*Run) {
+		return func(r *Run) {
+			r.Manifest.Config = map[string]json.RawMessage{"exact-output": []byte("true"), "response-format": []byte(`""`), "per-chunk-usage": []byte("false"), "osl": []byte("64")}
+			for i := 0; i < len(changed); i += 2 {
+				r.Manifest.Config[changed[i]] = []byte(changed[i+1])
+			}
+		}
+	}
+	for _, name := range []string{"output_form", "output_form of a schema", "output_form in chunks"} {
+		both[name] = form()
+	}
 	both["asked_output_length"] = func(r *Run) { r.Lengths = &report.Lengths{AskedOutput: &mean} }
 	both["sampling"] = func(r *Run) { r.Manifest.Config = map[string]json.RawMessage{"extra-inputs": []byte(`[]`)} }
 	more, other := 0.2, 106.0
@@ -158,6 +170,10 @@ func TestDisqualifying(t *testing.T) {
 		{"output_length", func(r *Run) { r.values[outputMean]["avg"] *= 1.06 }},
 		{"cache_mode", func(r *Run) { r.Manifest.Cache.Mode = record.CacheAsIs }},
 		{"cache_hit_rate", func(r *Run) { r.Cache = &report.Cache{HitRate: &more} }},
+		{"cache_hit_rate by the server", func(r *Run) { r.Cache = &report.Cache{Server: &more} }},
+		{"output_form", form("exact-output", "false")},
+		{"output_form of a schema", form("response-format", `"some/schema.json"`)},
+		{"output_form in chunks", form("per-chunk-usage", "true")},
 		{"concurrency", func(r *Run) { r.Manifest.Load.Concurrency = 64 }},
 		{"request_rate", func(r *Run) { r.Manifest.Load.Rate = 4 }},
 		{"num_users", func(r *Run) { r.Manifest.Load.Users = 4 }},
@@ -186,6 +202,7 @@ func TestDisqualifying(t *testing.T) {
 				b.Runs[0].Manifest.Conditions = nil
 			}
 		}
+		test.name, _, _ = strings.Cut(test.name, " ") // the condition
 		test.change(b.Runs[0])
 		c := compared(t, a, b, Options{})
 		if !slices.Equal(c.Blocked, []string{test.name}) || len(c.Figures) > 0 {

@@ -243,23 +243,38 @@ func figuresOf(c *comparer, rules []Rule) []Figure {
 
 // doubt marks gains that come with more failures or shorter answers.
 func doubt(figures []Figure) {
-	var doubts []string
-	for _, f := range figures {
-		if f.Change == nil || f.Interval == nil {
-			continue
-		}
-		switch {
-		case f.Metric == errorRate && f.Interval.Low > 0:
-			doubts = append(doubts, fmt.Sprintf("more requests fail (%+.2g percentage points)", *f.Change))
-		case f.Metric == outputMean && f.Interval.High < 0 && *f.Change < -lengthMargin:
-			doubts = append(doubts, fmt.Sprintf("answers are shorter (%+.2g %%)", 100**f.Change))
-		}
-	}
+	doubts := doubtsOf(figures)
 	for i := range figures {
 		if f := &figures[i]; f.Verdict == Better && f.Metric != errorRate && f.Metric != outputMean {
 			f.Doubts = doubts
 		}
 	}
+}
+
+// doubtsOf says why gains beside these figures may be none.
+func doubtsOf(figures []Figure) []string {
+	var doubts []string
+	for _, f := range figures {
+		if f.Change == nil {
+			continue
+		}
+		if d := doubtOf(f.Metric, *f.Change, f.Interval); d != "" {
+			doubts = append(doubts, d)
+		}
+	}
+	return doubts
+}
+
+// doubtOf says what the change of a figure lets one doubt, or "".
+func doubtOf(metric string, change float64, i *Range) string {
+	switch {
+	case i == nil:
+	case metric == errorRate && i.Low > 0:
+		return fmt.Sprintf("more requests fail (%+.2g percentage points)", change)
+	case metric == outputMean && i.High < 0 && change < -lengthMargin:
+		return fmt.Sprintf("answers are shorter (%+.2g %%)", 100*change)
+	}
+	return ""
 }
 
 // headline says it in one sentence.

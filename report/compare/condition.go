@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,7 +49,7 @@ type fact struct {
 	text  func(*Run) string  // "" is unknown
 	num   func(*Run) float64 // in place of text; NaN is unknown
 	alike func(a, b float64) bool
-	load  bool // part of the load: may differ between the points of a curve
+	load  bool // may be the level of the load, which differs between the points of a curve
 }
 
 const (
@@ -99,16 +100,21 @@ var facts = []fact{
 	{name: "cache_hit_rate", kind: Disqualifying, why: "the prefix cache served another share of the input (more than 0.05 apart)",
 		alike: func(a, b float64) bool { return math.Abs(a-b) <= hitsApart },
 		num: func(r *Run) float64 {
-			if r.Cache == nil || r.Cache.HitRate == nil {
-				return math.NaN()
+			switch {
+			case r.Cache == nil:
+			case r.Cache.HitRate != nil:
+				return *r.Cache.HitRate
+			case r.Cache.Server != nil: // usage does not tell
+				return *r.Cache.Server
 			}
-			return *r.Cache.HitRate
+			return math.NaN()
 		}},
 	{name: "concurrency", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(float64(r.Manifest.Load.Concurrency)) }},
 	{name: "request_rate", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(r.Manifest.Load.Rate) }},
 	{name: "num_users", kind: Disqualifying, load: true, why: "another load", text: func(r *Run) string { return orNone(float64(r.Manifest.Load.Users)) }},
-	{name: "arrivals", kind: Disqualifying, load: true, why: "other arrivals", text: arrivals},
+	{name: "arrivals", kind: Disqualifying, why: "other arrivals", text: arrivals},
 	{name: "sampling", kind: Disqualifying, asked: true, why: "other fields in the requests", text: func(r *Run) string { return config(r, "extra-inputs") }},
+	{name: "output_form", kind: Disqualifying, why: "answers of another form were asked for", text: outputForm},
 	{name: "dropped_fields", kind: Disqualifying, why: "the server refused fields of the requests", text: func(r *Run) string {
 		names := make([]string, 0, len(r.Manifest.Dropped))
 		for _, d := range r.Manifest.Dropped {
@@ -256,6 +262,28 @@ func arrivals(r *Run) string {
 	return strings.Join(out, ", ")
 }
 
+// outputForm is what options ask of the form of answers, beside their fields.
+func outputForm(r *Run) string {
+	if config(r, "exact-output") == "" {
+		return ""
+	}
+	var out []string
+	var schema string
+	if _ = json.Unmarshal(r.Manifest.Config["response-format"], &schema); schema != "" {
+		out = append(out, "response-format "+filepath.Base(schema))
+	}
+	if osl := config(r, "osl"); osl != "" && osl != "0" && config(r, "exact-output") != "true" {
+		out = append(out, "exact-output false")
+	}
+	if config(r, "per-chunk-usage") == "true" {
+		out = append(out, "per-chunk-usage")
+	}
+	if len(out) == 0 {
+		return "none"
+	}
+	return strings.Join(out, ", ")
+}
+
 func tokenSource(r *Run) string {
 	names := make([]string, 0, len(r.Tokens))
 	for _, t := range r.Tokens {
@@ -287,15 +315,41 @@ var clientCodes = []string{
 	report.ClientCPU, report.MachineCPU, report.WriterStalled, report.OpenFiles,
 }
 
+// level names the condition that is the level of a run's load, and its value;
+// the other parts say what kind of load it is.
+func level(r *Run) (name string, value float64) {
+	switch l := r.Manifest.Load; {
+	case l.Users > 0:
+		return "num_users", float64(l.Users)
+	case l.Rate > 0:
+		return "request_rate", l.Rate
+	default:
+		return "concurrency", float64(l.Concurrency)
+	}
+}
+
+// besideLevel is the fact for the points of a curve: the level may be any.
+func (f fact) besideLevel() fact {
+	text := f.text
+	f.why = "another kind of load"
+	f.text = func(r *Run) string {
+		if name, _ := level(r); name == f.name {
+			return "varies"
+		}
+		return text(r)
+	}
+	return f
+}
+
 // conditions compares two sides. curve: the runs of a side are points at
-// different loads.
+// different levels of one kind of load.
 func conditions(a, b Side, opt Options, curve bool) []Condition {
 	var out []Condition
 	known := map[string]bool{"process_start": true} // says nothing but when
 	for _, f := range facts {
 		known[f.name] = true
 		if f.load && curve {
-			continue
+			f = f.besideLevel()
 		}
 		c := f.compare(a, b)
 		if c.Kind != Unknown || f.asked || c.A != c.B {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/stats"
@@ -42,6 +43,8 @@ type Match struct {
 	Interval *Range   `json:"interval"`
 	Verdict  Verdict  `json:"verdict"`
 	Reason   string   `json:"reason,omitempty"`
+	// Doubts say why a better figure may not be a gain.
+	Doubts []string `json:"doubts,omitempty"`
 }
 
 // Text is the match in one line: "at 50 tok/s/user: B +12 % [+7, +17]".
@@ -56,7 +59,11 @@ func (m Match) Text() string {
 	case m.Interval == nil:
 		return fmt.Sprintf("%s: B %+.3g %% (%s)", at, 100**m.Change, m.Reason)
 	}
-	return fmt.Sprintf("%s: B %+.3g %% [%+.3g, %+.3g] in %s (%s)", at, 100**m.Change, 100*m.Interval.Low, 100*m.Interval.High, m.Label, m.Verdict)
+	verdict := string(m.Verdict)
+	if len(m.Doubts) > 0 {
+		verdict += ", doubtful: " + strings.Join(m.Doubts, "; ")
+	}
+	return fmt.Sprintf("%s: B %+.3g %% [%+.3g, %+.3g] in %s (%s)", at, 100**m.Change, 100*m.Interval.Low, 100*m.Interval.High, m.Label, verdict)
 }
 
 // Validate reports every fault.
@@ -81,14 +88,18 @@ func (c Curve) Validate() error {
 }
 
 // point is a run on a curve. The errors are standard errors of the logarithms,
-// NaN if unknown.
-type point struct{ x, y, xErr, yErr float64 }
+// NaN if unknown; why says why they are.
+type point struct {
+	x, y, xErr, yErr float64
+	why              string
+}
 
 // Curves compares two sweeps at matched places. Between two neighbouring
 // points a curve is taken to be a straight line in logarithms; by speed, only
 // the points count that no other one beats in both speed and figure. What lies
 // beyond the points of a curve is not told. The interval comes from curves
-// through points that are moved by the errors of their runs.
+// through points that are moved by the errors of their runs. Error rate and
+// output length of all points together come first, as in Compare.
 func Curves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
 	opt = opt.withDefaults()
 	if curve.Metric == "" {
@@ -105,9 +116,20 @@ func Curves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
 	if len(c.Blocked) > 0 {
 		return c, nil
 	}
+	first := slices.DeleteFunc([]Rule{
+		{Metric: errorRate, Floor: errorMargin},
+		{Metric: outputMean, Stat: "avg", Margin: lengthMargin},
+	}, func(r Rule) bool { return !present(a, r) && !present(b, r) })
+	rows := len(first) + len(curve.At)
+	c.Figures = figuresOf(&comparer{a: a, b: b, level: opt.Level, rows: rows}, first)
+	doubts := doubtsOf(c.Figures)
 	pa, pb := pointsOf(a, curve, m), pointsOf(b, curve, m)
 	for _, at := range curve.At {
-		c.Curve = append(c.Curve, match(pa, pb, at, curve, m, opt, len(curve.At)))
+		found := match(pa, pb, at, curve, m, opt, rows)
+		if found.Verdict == Better {
+			found.Doubts = doubts
+		}
+		c.Curve = append(c.Curve, found)
 	}
 	for i, match := range c.Curve {
 		if i > 0 {
@@ -115,20 +137,11 @@ func Curves(a, b Side, curve Curve, opt Options) (*Comparison, error) {
 		}
 		c.Headline += match.Text()
 	}
+	if len(doubts) > 0 && !slices.ContainsFunc(c.Curve, func(m Match) bool { return len(m.Doubts) > 0 }) {
+		c.Headline += "; in B " + strings.Join(doubts, " and ")
+	}
 	c.Headline += "."
 	return c, nil
-}
-
-// load is the number that a run's load is named by.
-func load(r *Run) float64 {
-	l := r.Manifest.Load
-	switch {
-	case l.Users > 0:
-		return float64(l.Users)
-	case l.Rate > 0:
-		return l.Rate
-	}
-	return float64(l.Concurrency)
 }
 
 func pointsOf(s Side, curve Curve, m report.Metric) []point {
@@ -138,12 +151,18 @@ func pointsOf(s Side, curve Curve, m report.Metric) []point {
 		y, ok := r.value(curve.Metric, key(curve.Stat))
 		p := point{y: y, yErr: logError(r, curve.Metric, curve.Stat)}
 		if curve.By == ByLoad {
-			p.x = load(r)
+			_, p.x = level(r)
 		} else {
 			var known bool
 			p.x, known = r.value(speed, "p50")
 			p.xErr = logError(r, speed, "p50")
 			ok = ok && known
+		}
+		if math.IsNaN(p.xErr) || math.IsNaN(p.yErr) {
+			p.why = fmt.Sprintf("%s has too few requests (%d valid) for one", r.Path, r.Counts.Valid)
+			if !r.Records {
+				p.why = r.Path + " has no records, only a summary"
+			}
 		}
 		if ok && p.x > 0 && p.y > 0 {
 			out = append(out, p)
@@ -200,6 +219,7 @@ func arrange(points []point, by string, larger bool) []point {
 		for _, q := range points[from:to] {
 			y += math.Log(q.y)
 			squares += q.yErr * q.yErr
+			p.why = cmp.Or(p.why, q.why)
 		}
 		p.y, p.yErr = math.Exp(y/n), math.Sqrt(squares)/n
 		out = append(out, p)
@@ -260,7 +280,7 @@ func match(a, b []point, at float64, curve Curve, m report.Metric, opt Options, 
 	}
 	const enough = 0.95
 	if float64(len(draws)) < enough*float64(cap(draws)) {
-		out.Reason = "no interval: too near the end of a curve, or runs without records"
+		out.Reason = "no interval: " + cmp.Or(unknownAt(a, at), unknownAt(b, at), "too near the end of a curve, whose points are not known that well")
 		return out
 	}
 	slices.Sort(draws)
@@ -284,6 +304,21 @@ func match(a, b []point, at float64, curve Curve, m report.Metric, opt Options, 
 		out.Verdict = Alike
 	}
 	return out
+}
+
+// unknownAt is why the error of one of the points that a place lies between is
+// not known, or "".
+func unknownAt(curve []point, at float64) string {
+	for i, p := range curve {
+		next := i+1 < len(curve) && p.x < at && at < curve[i+1].x
+		if p.x == at || next {
+			if next {
+				return cmp.Or(p.why, curve[i+1].why)
+			}
+			return p.why
+		}
+	}
+	return ""
 }
 
 // moved returns the points, each moved by its errors.

@@ -32,6 +32,13 @@ const (
 	Missing    = "missing"     // a side does not have the figure
 )
 
+// The reasons of a figure whose interval lies beyond the margin and that has no
+// verdict all the same.
+const (
+	Unsure   = "unsure_among_all" // at the level that holds for all figures together, the interval holds no difference
+	RankTest = "rank_test"        // the ranks of the runs do not differ
+)
+
 // Range is an interval, both ends in the unit of what it stands beside.
 type Range struct {
 	Low  float64 `json:"low"`
@@ -216,7 +223,7 @@ func (c *comparer) figure(rule Rule) Figure {
 		switch {
 		case f.Runs:
 		case reason == FewSamples:
-			f.More = c.enough(&f)
+			f.More = c.enough(&f, c.level)
 		default:
 			f.More = &More{Runs: max(1, 2-min(len(c.a.Runs), len(c.b.Runs)))}
 		}
@@ -241,10 +248,17 @@ func (f *Figure) worsening(i stats.Interval) *Range {
 func (c *comparer) judge(f *Figure, av, bv []float64) {
 	limit := 1 + f.Margin
 	switch {
-	case f.slow.Low > limit && c.sure(f, av, bv):
-		f.Verdict = Worse
-	case f.slow.High < 1/limit && c.sure(f, av, bv):
-		f.Verdict = Better
+	case f.slow.Low > limit || f.slow.High < 1/limit:
+		reach, reason := c.reach(f, av, bv)
+		switch {
+		case reason != "":
+			f.Reasons = append(f.Reasons, reason)
+			f.More = c.surer(f, reach, reason)
+		case f.slow.Low > limit:
+			f.Verdict = Worse
+		default:
+			f.Verdict = Better
+		}
 	case f.slow.Low >= 1/limit && f.slow.High <= limit:
 		f.Verdict = Alike
 	default:
@@ -252,10 +266,18 @@ func (c *comparer) judge(f *Figure, av, bv []float64) {
 	}
 }
 
-// sure reports whether the sides differ at a level that holds for all figures
-// of the comparison together. Where there are enough runs for a test that
-// supposes nothing about their spread, that has to find a difference, too.
-func (c *comparer) sure(f *Figure, av, bv []float64) bool {
+// strict is the level that holds for all figures of the comparison together.
+func (c *comparer) strict() (level, tail float64) {
+	tail = wrong / float64(max(1, c.rows))
+	return max(c.level, 1-2*tail), tail
+}
+
+// reach says whether the sides differ at the strict level: how far its interval
+// reaches from the change towards none, as a share of the change, both in
+// logarithms, and, if the sides do not differ, the reason. Where there are
+// enough runs for a test that supposes nothing about their spread, that has to
+// find a difference, too.
+func (c *comparer) reach(f *Figure, av, bv []float64) (share float64, reason string) {
 	const testRuns = 4
 	if f.Runs && min(len(av), len(bv)) >= testRuns {
 		test, ok := stats.CompareRuns(av, bv, c.level)
@@ -263,22 +285,48 @@ func (c *comparer) sure(f *Figure, av, bv []float64) bool {
 			f.UTest = &test.P
 		}
 		if !ok || !test.Differ {
-			return false
+			return 0, RankTest
 		}
 	}
-	tail := wrong / float64(max(1, c.rows))
-	level := max(c.level, 1-2*tail)
+	level, tail := c.strict()
 	n := max(resamples, int(math.Ceil(tailDraws/tail)))
+	at := math.Log1p(*f.Change)
+	var low, high float64
 	if a, b := c.single(); !f.Runs && n*max(len(a.series[f.Metric]), len(b.series[f.Metric])) > sureMost {
 		// So many requests that the bootstrap is as good as normal, and takes
 		// long: the interval is widened as a normal one is.
-		low, high := math.Log1p(f.Interval.Low), math.Log1p(f.Interval.High)
 		wider := normal(level) / normal(c.level)
-		at := math.Log1p(*f.Change)
-		return at-(at-low)*wider > 0 || at+(high-at)*wider < 0
+		low = at - (at-math.Log1p(f.Interval.Low))*wider
+		high = at + (math.Log1p(f.Interval.High)-at)*wider
+	} else {
+		i, reason := c.ratio(f, av, bv, level, n)
+		if reason != "" {
+			return 0, reason
+		}
+		low, high = math.Log(i.Low), math.Log(i.High)
 	}
-	i, reason := c.ratio(f, av, bv, level, n)
-	return reason == "" && (i.Low > 1 || i.High < 1)
+	if share = (at - low) / at; at < 0 {
+		share = (at - high) / at
+	}
+	if low > 0 || high < 0 {
+		return share, ""
+	}
+	return share, Unsure
+}
+
+// surer says how much more would make a change that lies beyond the margin
+// stand before all figures, if it stays as it is.
+func (c *comparer) surer(f *Figure, share float64, reason string) *More {
+	level, _ := c.strict()
+	switch {
+	case f.Runs:
+		return c.moreRuns(f, level, math.Abs(math.Log(f.ratio)))
+	case reason == FewSamples:
+		return c.enough(f, level)
+	case share*share > mostMore:
+		return nil
+	}
+	return &More{Requests: max(1, int64(math.Ceil(c.requests(f)*(share*share-1))))}
 }
 
 // normal is how many standard errors an interval reaches to each side.
@@ -317,12 +365,12 @@ func (c *comparer) ratio(f *Figure, av, bv []float64, level float64, draws int) 
 
 // enough is how many requests more an interval takes at all: as many as count
 // for the least number of independent ones, and at least as many again.
-func (c *comparer) enough(f *Figure) *More {
+func (c *comparer) enough(f *Figure, level float64) *More {
 	p, ok := percent(f.Stat)
 	if !ok {
 		p = 50
 	}
-	need, ok := stats.NeedFor(p, c.level)
+	need, ok := stats.NeedFor(p, level)
 	if !ok {
 		return nil
 	}
@@ -435,31 +483,63 @@ const mostMore = 100 // times as much: more is no advice
 // more says how much more would decide, if the figures stay as they are.
 func (c *comparer) more(f *Figure) *More {
 	at := math.Log(f.ratio)
-	half := (math.Log(f.slow.High) - math.Log(f.slow.Low)) / 2
-	edge := math.Log1p(f.Margin)
-	room := math.Abs(math.Abs(at) - edge)
+	room := math.Abs(math.Abs(at) - math.Log1p(f.Margin))
+	if f.Runs {
+		return c.moreRuns(f, c.level, room)
+	}
+	half := max(at-math.Log(f.slow.Low), math.Log(f.slow.High)-at)
 	if !(room > 0) || half/room > math.Sqrt(mostMore) {
 		return nil
 	}
-	if !f.Runs {
-		n := float64(c.least(f.Metric))
-		if c.least(f.Metric) == 0 { // a throughput: its requests
-			a, b := c.single()
-			n = float64(min(a.Counts.Valid, b.Counts.Valid))
-		}
-		return &More{Requests: int64(math.Ceil(n * (half*half/(room*room) - 1)))}
+	return &More{Requests: max(1, int64(math.Ceil(c.requests(f)*(half*half/(room*room)-1))))}
+}
+
+// requests is how many requests a figure of single runs is known from.
+func (c *comparer) requests(f *Figure) float64 {
+	if n := c.least(f.Metric); n > 0 {
+		return float64(n)
 	}
-	// half is t * s * sqrt(1/n + 1/m); find the number a side whose own is small
+	a, b := c.single() // a throughput: its requests
+	return float64(min(a.Counts.Valid, b.Counts.Valid))
+}
+
+// moreRuns is how many runs more a side bring half the interval at a level down
+// to room, in logarithms.
+func (c *comparer) moreRuns(f *Figure, level, room float64) *More {
+	// Half is t * s * sqrt(1/n + 1/m); find the number a side whose own is small
 	// enough.
+	half := (math.Log(f.slow.High) - math.Log(f.slow.Low)) / 2
 	na, nb := float64(len(c.a.Runs)), float64(len(c.b.Runs))
 	s := half / student(na+nb-2, c.level) / math.Sqrt(1/na+1/nb)
 	for more := 1; more <= mostMore; more++ {
 		x, y := na+float64(more), nb+float64(more)
-		if student(x+y-2, c.level)*s*math.Sqrt(1/x+1/y) <= room {
+		if student(x+y-2, level)*s*math.Sqrt(1/x+1/y) <= room {
 			return &More{Runs: more}
 		}
 	}
 	return nil
+}
+
+// moreShare is how many requests beside count decide what a share is looked at
+// for: decided tells whether k times as many that are alike do. nil: no number
+// within reason does.
+func moreShare(count int64, decided func(k float64) bool) *More {
+	const most = 1e5 // times as many
+	low, high := 1.0, 2.0
+	for !decided(high) {
+		if low, high = high, 2*high; high > most {
+			return nil
+		}
+	}
+	const steps = 30
+	for range steps {
+		if k := (low + high) / 2; decided(k) {
+			high = k
+		} else {
+			low = k
+		}
+	}
+	return &More{Requests: max(1, int64(math.Ceil(float64(count)*(high-1))))}
 }
 
 // errors compares the shares of failed requests, all runs of a side together,
@@ -477,32 +557,46 @@ func (c *comparer) errors(f *Figure, rule Rule) {
 	a, b := 100*pa, 100*pb
 	change := b - a
 	f.A, f.B, f.Change = &a, &b, &change
-	between := func(level float64) Range {
-		la, ua := wilson(pa, na, level)
-		lb, ub := wilson(pb, nb, level)
-		return Range{
-			Low:  100 * (pb - pa - math.Hypot(pb-lb, ua-pa)),
-			High: 100 * (pb - pa + math.Hypot(ub-pb, pa-la)),
-		}
+	strict, _ := c.strict()
+	judged := func(k float64) (Range, Verdict) {
+		i := newcombe(pa, k*na, pb, k*nb, c.level)
+		return i, pointsVerdict(i, newcombe(pa, k*na, pb, k*nb, strict), f.Margin)
 	}
-	i := between(c.level)
-	f.Interval = &i
-	tail := wrong / float64(max(1, c.rows))
-	strict := between(max(c.level, 1-2*tail))
+	i, v := judged(1)
+	if f.Interval, f.Verdict = &i, v; v == CannotTell {
+		if i.Low > f.Margin || i.High < -f.Margin {
+			f.Reasons = append(f.Reasons, Unsure)
+		}
+		f.More = moreShare(min(f.CountA, f.CountB), func(k float64) bool {
+			_, v := judged(k)
+			return v != CannotTell
+		})
+	}
+}
+
+// newcombe is Newcombe's interval for pb - pa, the difference of two shares seen
+// in na and nb independent requests, in percentage points.
+func newcombe(pa, na, pb, nb, level float64) Range {
+	la, ua := wilson(pa, na, level)
+	lb, ub := wilson(pb, nb, level)
+	return Range{
+		Low:  100 * (pb - pa - math.Hypot(pb-lb, ua-pa)),
+		High: 100 * (pb - pa + math.Hypot(ub-pb, pa-la)),
+	}
+}
+
+// pointsVerdict reads the interval of a change of the error rate; strict is the
+// one that stands before all figures.
+func pointsVerdict(i, strict Range, margin float64) Verdict {
 	switch {
-	case i.Low > f.Margin && strict.Low > 0:
-		f.Verdict = Worse
-	case i.High < -f.Margin && strict.High < 0:
-		f.Verdict = Better
-	case i.Low >= -f.Margin && i.High <= f.Margin:
-		f.Verdict = Alike
-	default:
-		room := math.Abs(math.Abs(change) - f.Margin)
-		half := (i.High - i.Low) / 2
-		if room > 0 && half/room < math.Sqrt(mostMore) {
-			f.More = &More{Requests: max(1, int64(math.Ceil(float64(min(f.CountA, f.CountB))*(half*half/(room*room)-1))))}
-		}
+	case i.Low > margin && strict.Low > 0:
+		return Worse
+	case i.High < -margin && strict.High < 0:
+		return Better
+	case i.Low >= -margin && i.High <= margin:
+		return Alike
 	}
+	return CannotTell
 }
 
 // share is the share of failed requests of a side, and how many independent
@@ -527,5 +621,12 @@ func wilson(p, n, level float64) (low, high float64) {
 	z := normal(level)
 	centre := (p + z*z/(2*n)) / (1 + z*z/n)
 	half := z / (1 + z*z/n) * math.Sqrt(p*(1-p)/n+z*z/(4*n*n))
-	return max(0, centre-half), min(1, centre+half)
+	low, high = max(0, centre-half), min(1, centre+half)
+	if p == 0 { // and not what rounding leaves
+		low = 0
+	}
+	if p == 1 {
+		high = 1
+	}
+	return low, high
 }

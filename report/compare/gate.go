@@ -225,58 +225,113 @@ func hold(o slo.Objective, s Side, level float64, rows int) Check {
 		return c
 	default:
 		c.Detail += ", " + reason
-		if p, ok := percent(o.Statistic); ok {
-			if n := fewest(p) - s.Runs[0].counts[o.Metric]; n > 0 {
-				c.More = &More{Requests: n}
-			}
-		}
+		c.More = moreSamples(o, s, reason)
 		return c
 	}
 	c.Detail += fmt.Sprintf(" [%s, %s]", figure(i.Low), figure(i.High))
+	strict := max(level, 1-2*wrong/float64(max(1, rows)))
 	switch {
 	case o.Met(i.Low) && o.Met(i.High):
 		c.Outcome = Pass
 	case !o.Met(i.Low) && !o.Met(i.High):
-		tail := wrong / float64(max(1, rows))
-		strict, _ := intervalOf(o, s, values, max(level, 1-2*tail))
-		if !o.Met(strict.Low) && !o.Met(strict.High) {
+		if i, reason = intervalOf(o, s, values, strict); reason == "" && !o.Met(i.Low) && !o.Met(i.High) {
 			c.Outcome = Regression
 			return c
 		}
-		fallthrough
-	default:
-		half, room := (i.High-i.Low)/2, math.Abs(value-o.Limit)
-		if room > 0 && half/room < math.Sqrt(mostMore) {
-			if len(values) > 1 {
-				c.More = &More{Runs: max(1, int(math.Ceil(float64(len(values))*(half*half/(room*room)-1))))}
-			} else {
-				c.More = &More{Requests: max(1, int64(math.Ceil(float64(s.Runs[0].Counts.Valid)*(half*half/(room*room)-1))))}
-			}
+		c.Detail += ", " + Unsure
+		if reason != "" {
+			c.More = moreSamples(o, s, reason)
+			return c
 		}
+		c.More = moreFor(o, s, values, value, i, level, strict)
+	default:
+		c.More = moreFor(o, s, values, value, i, level, strict)
 	}
 	return c
+}
+
+// moreSamples is what gives a figure an interval that has none.
+func moreSamples(o slo.Objective, s Side, reason string) *More {
+	if reason == NoRecords {
+		return &More{Runs: 1}
+	}
+	n := s.Runs[0].counts[o.Metric]
+	if n == 0 { // a throughput
+		n = s.Runs[0].Counts.Valid
+	}
+	if p, ok := percent(o.Statistic); ok && fewest(p) > n {
+		return &More{Requests: fewest(p) - n}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &More{Requests: n} // as many again
+}
+
+// moreFor is how much more would decide an objective whose interval i holds the
+// limit, if the figure stays as it is. What breaks the objective has to do so at
+// the strict level, too.
+func moreFor(o slo.Objective, s Side, values []float64, value float64, i stats.Interval, level, strict float64) *More {
+	if sh, ok := shareOf(o, s, values); ok {
+		return moreShare(sh.count, func(k float64) bool {
+			usual, wide := sh.interval(k, level), sh.interval(k, strict)
+			return o.Met(usual.Low) && o.Met(usual.High) || !o.Met(wide.Low) && !o.Met(wide.High)
+		})
+	}
+	room := math.Abs(value - o.Limit)
+	times := max(value-i.Low, i.High-value) / room
+	if times *= times; !(room > 0) || times > mostMore {
+		return nil
+	}
+	if n := len(values); n > 1 {
+		return &More{Runs: max(1, int(math.Ceil(float64(n)*(times-1))))}
+	}
+	return &More{Requests: max(1, int64(math.Ceil(float64(s.Runs[0].Counts.Valid)*(times-1))))}
+}
+
+// shareSeen is a share of the requests of a side, and from how many requests it
+// is known.
+type shareSeen struct {
+	p, effective, unit float64 // unit: 100 for percent
+	count              int64
+}
+
+// shareOf is the figure of an objective on a share; it reports whether it is
+// one.
+func shareOf(o slo.Objective, s Side, values []float64) (out shareSeen, ok bool) {
+	switch o.Metric {
+	case errorRate:
+		out.unit = 100
+		out.p, out.effective = share(s, &out.count)
+	case goodShare:
+		out.unit = 1
+		for i, r := range s.Runs {
+			done := r.Counts.Valid + r.Counts.Failed
+			out.p += values[i] * float64(done)
+			out.count += done
+		}
+		out.effective = float64(out.count)
+		out.p /= max(1, out.effective)
+	default:
+		return out, false
+	}
+	return out, true
+}
+
+// interval is that of k times as many requests that are alike.
+func (s shareSeen) interval(k, level float64) stats.Interval {
+	low, high := wilson(s.p, k*s.effective, level)
+	return stats.Interval{Low: s.unit * low, High: s.unit * high, Level: level}
 }
 
 // intervalOf is the interval of the figure of an objective, or the reason why
 // there is none.
 func intervalOf(o slo.Objective, s Side, values []float64, level float64) (stats.Interval, string) {
-	if o.Metric == errorRate {
-		var n int64
-		p, effective := share(s, &n)
-		low, high := wilson(p, effective, level)
-		return stats.Interval{Low: 100 * low, High: 100 * high, Level: level}, ""
-	}
-	if o.Metric == goodShare {
-		var good, n float64
-		for i, r := range s.Runs {
-			done := float64(r.Counts.Valid + r.Counts.Failed)
-			good, n = good+values[i]*done, n+done
-		}
-		if n == 0 {
+	if sh, ok := shareOf(o, s, values); ok {
+		if sh.count == 0 {
 			return stats.Interval{}, FewSamples
 		}
-		low, high := wilson(good/n, n, level)
-		return stats.Interval{Low: low, High: high, Level: level}, ""
+		return sh.interval(1, level), ""
 	}
 	p, isPercentile := percent(o.Statistic)
 	if isPercentile {

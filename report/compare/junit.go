@@ -100,12 +100,13 @@ func (g *GateResult) WriteGitHub(w io.Writer) error {
 }
 
 // WriteJSON writes the result as JSON; what is missing is null or absent.
-func (g *GateResult) WriteJSON(w io.Writer) error { return writeJSON(w, g) }
+func (g *GateResult) WriteJSON(w io.Writer) error { return WriteJSON(w, g) }
 
 // WriteJSON writes the comparison as JSON; what is missing is null or absent.
-func (c *Comparison) WriteJSON(w io.Writer) error { return writeJSON(w, c) }
+func (c *Comparison) WriteJSON(w io.Writer) error { return WriteJSON(w, c) }
 
-func writeJSON(w io.Writer, v any) error {
+// WriteJSON writes results as one JSON document, as they write themselves.
+func WriteJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

@@ -1,82 +1,62 @@
 package compare
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/stats"
 )
 
-// Block is what one short run of an interleaved comparison showed: figures by
-// metric and statistic, as "time_to_first_token.p50".
-type Block map[string]float64
+// Block is what one short run of an interleaved comparison showed.
+type Block struct {
+	figures map[string]float64 // by metric and statistic, as "time_to_first_token.p50"
+	failed  []float64          // 1 for each failed and 0 for each valid request
+}
 
 // The figures of a block. Medians, so that one hiccup of a machine does not
-// decide a block; the first ones decide when a comparison ends.
+// decide a block. Those that decide are what a comparison ends by; failures and
+// lengths stand first, since they say what a gain is worth.
 var blockFigures = []struct {
 	metric, stat string
-	headline     bool
+	decides      bool
 }{
+	{errorRate, "", true},
+	{outputMean, "avg", false},
 	{"time_to_first_token", "p50", true},
 	{"inter_token_latency", "p50", true},
 	{"request_latency", "p50", true},
 	{"output_token_throughput_per_user", "p50", false},
-	{"output_sequence_length", "avg", false},
 }
-
-// errorShare is the share of failed requests in a Block.
-const errorShare = "request_error_rate"
 
 // BlockOf makes the figures of a block from its records.
 func BlockOf(records []*record.Record) Block {
-	b := Block{}
-	failed, all := 0, 0
+	b := Block{figures: map[string]float64{}}
+	values := map[string][]float64{}
 	for _, r := range records {
 		if r.Phase != record.PhaseMeasure {
 			continue
 		}
-		all++
-		if r.Outcome.IsError() {
-			failed++
+		q, ok := newRequest(r)
+		switch {
+		case !ok:
+		case q.failed:
+			b.failed = append(b.failed, 1)
+		default:
+			b.failed = append(b.failed, 0)
+			for i, tag := range q.tags {
+				values[tag] = append(values[tag], q.values[i])
+			}
 		}
-	}
-	if all > 0 {
-		b[errorShare] = float64(failed) / float64(all)
 	}
 	for _, f := range blockFigures {
-		m, ok := report.MetricByTag(f.metric)
-		if !ok {
-			continue
+		if st, ok := stats.Describe(values[f.metric], 1); ok {
+			b.figures[f.metric+"."+f.stat] = valuesOf(&st)[f.stat]
 		}
-		var values []float64
-		for _, r := range records {
-			if v, ok := m.Of(r); ok && r.Valid() {
-				values = append(values, v)
-			}
-		}
-		if len(values) == 0 {
-			continue
-		}
-		slices.Sort(values)
-		v := values[len(values)/2]
-		if len(values)%2 == 0 {
-			v = (v + values[len(values)/2-1]) / 2
-		}
-		if f.stat == "avg" {
-			sum := 0.0
-			for _, x := range values {
-				sum += x
-			}
-			v = sum / float64(len(values))
-		}
-		b[f.metric+"."+f.stat] = v
 	}
 	return b
 }
@@ -102,13 +82,24 @@ type Paired struct {
 	NullOf int     `json:"null_pairs"` // pairs of A with itself
 	Level  float64 `json:"level"`
 	Margin float64 `json:"margin"`
+	// Blocked, Allowed and Conditions are those of a Comparison.
+	Blocked    []string    `json:"blocked,omitempty"`
+	Allowed    []string    `json:"allowed,omitempty"`
+	Conditions []Condition `json:"conditions,omitempty"`
+	// LeftOut says of each pair that was measured and does not count why not.
+	LeftOut []string `json:"left_out,omitempty"`
 	// FailedA and FailedB are shares of requests.
 	FailedA float64        `json:"failed_a"`
 	FailedB float64        `json:"failed_b"`
 	Figures []PairedFigure `json:"figures"`
 	// Decided: every figure that decides has a verdict, or one of them is worse.
-	Decided  bool   `json:"decided"`
-	Headline string `json:"headline"`
+	// The error rate also counts as decided where it grew by less than its
+	// margin: few requests never show that it did not.
+	Decided bool `json:"decided"`
+	// Doubts say why what is better or the same may not be so: more requests
+	// fail, or answers are shorter.
+	Doubts   []string `json:"doubts,omitempty"`
+	Headline string   `json:"headline"`
 }
 
 // PairedFigure is one figure of an interleaved comparison.
@@ -117,20 +108,31 @@ type PairedFigure struct {
 	Stat   string  `json:"stat"`
 	Label  string  `json:"-"`
 	Unit   string  `json:"unit"`
-	A      float64 `json:"a"` // geometric mean over blocks
+	A      float64 `json:"a"` // geometric mean over blocks; an error rate: of all requests
 	B      float64 `json:"b"`
 	// Change is B/A - 1, Interval its interval: Student's t over the logarithms
-	// of the pairs' ratios.
+	// of the pairs' ratios. Of the error rate, Change is B - A in percentage
+	// points, and its interval is that of compare, of all requests together.
 	Change   float64 `json:"change"`
 	Interval *Range  `json:"interval"`
+	Points   bool    `json:"percentage_points,omitempty"`
+	// Margin is the change that is of no account, in the terms of Change.
+	Margin float64 `json:"margin"`
 	// Noise is how far A lies from itself: the standard deviation of the change
 	// of one pair in the null pairs.
 	Noise   *float64 `json:"noise,omitempty"`
 	Verdict Verdict  `json:"verdict"`
 	// Decides: the comparison goes on until this figure has a verdict.
 	Decides bool `json:"decides"`
+	// Doubts are the comparison's, where the figure is better.
+	Doubts []string `json:"doubts,omitempty"`
 	// Changes are those of the pairs, in order.
 	Changes []float64 `json:"changes"`
+}
+
+// open reports whether the comparison has to go on for this figure.
+func (f PairedFigure) open() bool {
+	return f.Decides && f.Verdict == CannotTell && !(f.Points && f.Change <= f.Margin)
 }
 
 // leastPairs is how many pairs an interval needs.
@@ -145,54 +147,174 @@ func Pair(a, b []Block, null [][2]Block, opt PairOptions) *Paired {
 	if opt.Level == 0 {
 		opt.Level = defaultLevel
 	}
-	deciding := 0
-	for _, f := range blockFigures {
-		if f.headline {
-			deciding++
-		}
-	}
-	alpha := (1 - opt.Level) / float64(max(opt.Looks, 1)*deciding) // Bonferroni
+	// Bonferroni, over the figures that decide and the length, which raises
+	// doubts.
+	const counted = 5
+	alpha := (1 - opt.Level) / float64(max(opt.Looks, 1)*counted)
 	p := &Paired{Schema: Schema, Pairs: min(len(a), len(b)), NullOf: len(null), Level: opt.Level, Margin: opt.Margin, Decided: true}
-	p.FailedA, p.FailedB = meanOf(a, errorShare), meanOf(b, errorShare)
+	a, b = a[:p.Pairs], b[:p.Pairs]
 	for _, f := range blockFigures {
 		m, _ := report.MetricByTag(f.metric)
-		key := f.metric + "." + f.stat
-		fig := PairedFigure{Metric: f.metric, Stat: f.stat, Label: m.Label, Unit: m.Unit, Verdict: CannotTell, Decides: f.headline}
-		logs := logRatios(a, b, key)
-		if len(logs) == 0 {
-			p.Decided = p.Decided && !f.headline
+		fig := PairedFigure{Metric: f.metric, Stat: f.stat, Label: m.Label, Unit: m.Unit, Verdict: CannotTell, Decides: f.decides, Margin: opt.Margin}
+		if f.metric == outputMean {
+			fig.Margin = min(opt.Margin, lengthMargin)
+		}
+		var told bool
+		if f.metric == errorRate {
+			told = fig.ofFailures(a, b, null, 1-alpha)
+			p.FailedA, p.FailedB = fig.A/100, fig.B/100
+		} else {
+			told = fig.ofRatios(a, b, null, 1-alpha, m.LargerIsBetter)
+		}
+		if !told {
+			p.Decided = p.Decided && !f.decides
 			continue
 		}
-		fig.A, fig.B = geometric(a, key), geometric(b, key)
-		mean, std := moments(logs)
-		fig.Change = math.Expm1(mean)
-		for _, l := range logs {
-			fig.Changes = append(fig.Changes, math.Expm1(l))
-		}
-		var nulls []float64
-		for _, pair := range null {
-			nulls = append(nulls, logRatios(pair[:1], pair[1:], key)...)
-		}
-		if len(nulls) > 1 {
-			_, s := moments(nulls)
-			noise := math.Expm1(s)
-			fig.Noise = &noise
-		}
-		if n := float64(len(logs)); len(logs) >= leastPairs {
-			half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(1-alpha/2) * std / math.Sqrt(n)
-			fig.Interval = &Range{math.Expm1(mean - half), math.Expm1(mean + half)}
-			fig.Verdict = verdictOf(*fig.Interval, opt.Margin, m.LargerIsBetter)
+		if f.metric == errorRate || f.metric == outputMean {
+			if d := doubtOf(f.metric, fig.Change, fig.Interval); d != "" {
+				p.Doubts = append(p.Doubts, d)
+			}
 		}
 		p.Figures = append(p.Figures, fig)
 	}
+	worse := false
+	for i := range p.Figures {
+		f := &p.Figures[i]
+		if f.Verdict == Better && f.Metric != errorRate && f.Metric != outputMean {
+			f.Doubts = p.Doubts
+		}
+		p.Decided = p.Decided && !f.open()
+		worse = worse || f.Decides && f.Verdict == Worse
+	}
+	p.Decided = p.Decided || worse // one that is worse is enough
 	p.Headline = p.sentence()
-	for _, f := range p.Figures {
-		p.Decided = p.Decided && (!f.Decides || f.Verdict != CannotTell)
-	}
-	for _, f := range p.Figures { // one that is worse is enough
-		p.Decided = p.Decided || f.Decides && f.Verdict == Worse
-	}
 	return p
+}
+
+// PairConditions compares what the comparison of two blocks depends on. What
+// was measured is no condition: blocks have the same prompts under fresh salts,
+// one tells too little of its hit rate, and how long the answers are is a
+// figure. The comparison has no figures.
+func PairConditions(a, b *Run, opt Options) (*Comparison, error) {
+	x, y := Side{Name: a.Path, Runs: []*Run{a}}, Side{Name: b.Path, Runs: []*Run{b}}
+	opt = opt.withDefaults()
+	if err := opt.check(x, y); err != nil {
+		return nil, err
+	}
+	c := begin(x, y, opt, false)
+	measured := func(name string) bool {
+		return slices.Contains([]string{"input_length", "output_length", "cache_hit_rate"}, name)
+	}
+	c.Conditions = slices.DeleteFunc(c.Conditions, func(k Condition) bool { return measured(k.Name) })
+	c.Blocked, c.Allowed = slices.DeleteFunc(c.Blocked, measured), slices.DeleteFunc(c.Allowed, measured)
+	return c, nil
+}
+
+// Under sets what the sides were compared under; nil: nobody knows.
+func (p *Paired) Under(c *Comparison) {
+	if c == nil {
+		return
+	}
+	p.Blocked, p.Allowed, p.Conditions = c.Blocked, c.Allowed, c.Conditions
+	if len(p.Blocked) > 0 {
+		p.Decided, p.Headline = false, "The two sides must not be compared: "+strings.Join(p.Blocked, ", ")
+	}
+}
+
+// LeaveOut sets why pairs do not count, one reason a pair.
+func (p *Paired) LeaveOut(why []string) {
+	p.LeftOut = why
+	if p.TooFew() {
+		p.Decided = false
+		p.Headline = fmt.Sprintf("not valid: %s left of %d, at least %d are needed: %s",
+			plural(int64(p.Pairs), "pair"), p.Pairs+len(why), leastPairs, printable(why[0]))
+	}
+}
+
+// TooFew reports whether so many pairs were left out that nothing can be said.
+func (p *Paired) TooFew() bool { return len(p.LeftOut) > 0 && p.Pairs < leastPairs }
+
+// ofRatios fills the figure in from the ratios of the pairs' values; it reports
+// whether there is any.
+func (f *PairedFigure) ofRatios(a, b []Block, null [][2]Block, level float64, larger bool) bool {
+	key := f.Metric + "." + f.Stat
+	logs := logRatios(a, b, key)
+	if len(logs) == 0 {
+		return false
+	}
+	f.A, f.B = geometric(a, key), geometric(b, key)
+	mean, std := moments(logs)
+	f.Change = math.Expm1(mean)
+	for _, l := range logs {
+		f.Changes = append(f.Changes, math.Expm1(l))
+	}
+	var nulls []float64
+	for _, pair := range null {
+		nulls = append(nulls, logRatios(pair[:1], pair[1:], key)...)
+	}
+	if len(nulls) > 1 {
+		_, s := moments(nulls)
+		noise := math.Expm1(s)
+		f.Noise = &noise
+	}
+	if n := float64(len(logs)); len(logs) >= leastPairs {
+		half := student(n-1, level) * std / math.Sqrt(n)
+		f.Interval = &Range{math.Expm1(mean - half), math.Expm1(mean + half)}
+		f.Verdict = verdictOf(*f.Interval, f.Margin, larger)
+	}
+	return true
+}
+
+// ofFailures fills the error rate in; it reports whether there was any request.
+func (f *PairedFigure) ofFailures(a, b []Block, null [][2]Block, level float64) bool {
+	f.Points, f.Margin = true, errorMargin
+	pa, na := failures(a)
+	pb, nb := failures(b)
+	if na == 0 || nb == 0 {
+		return false
+	}
+	f.A, f.B = 100*pa, 100*pb
+	f.Change = f.B - f.A
+	difference := func(x, y Block) float64 {
+		px, _ := failures([]Block{x})
+		py, _ := failures([]Block{y})
+		return 100 * (py - px)
+	}
+	for i := range a {
+		f.Changes = append(f.Changes, difference(a[i], b[i]))
+	}
+	if len(null) > 1 {
+		var nulls []float64
+		for _, pair := range null {
+			nulls = append(nulls, difference(pair[0], pair[1]))
+		}
+		_, s := moments(nulls)
+		f.Noise = &s
+	}
+	if len(a) >= leastPairs {
+		i := newcombe(pa, na, pb, nb, level)
+		f.Interval = &i
+		f.Verdict = pointsVerdict(i, i, f.Margin)
+	}
+	return true
+}
+
+// failures is the share of failed requests of some blocks together, and how
+// many independent requests it is known from.
+func failures(blocks []Block) (p, effective float64) {
+	var all []float64
+	for _, b := range blocks {
+		all = append(all, b.failed...)
+	}
+	if len(all) == 0 {
+		return 0, 0
+	}
+	p, _ = moments(all)
+	effective = float64(len(all))
+	if p > 0 && p < 1 {
+		effective = min(effective, stats.Effective(all))
+	}
+	return p, effective
 }
 
 // verdictOf reads an interval: within the margin on both sides, beyond it on
@@ -213,7 +335,7 @@ func verdictOf(r Range, margin float64, larger bool) Verdict {
 func logRatios(a, b []Block, key string) []float64 {
 	var out []float64
 	for i := range min(len(a), len(b)) {
-		if x, y := a[i][key], b[i][key]; x > 0 && y > 0 {
+		if x, y := a[i].figures[key], b[i].figures[key]; x > 0 && y > 0 {
 			out = append(out, math.Log(y/x))
 		}
 	}
@@ -234,7 +356,7 @@ func moments(x []float64) (mean, std float64) {
 func geometric(blocks []Block, key string) float64 {
 	sum, n := 0.0, 0
 	for _, b := range blocks {
-		if v := b[key]; v > 0 {
+		if v := b.figures[key]; v > 0 {
 			sum += math.Log(v)
 			n++
 		}
@@ -242,12 +364,10 @@ func geometric(blocks []Block, key string) float64 {
 	return math.Exp(sum / float64(max(n, 1)))
 }
 
-func meanOf(blocks []Block, key string) float64 {
-	sum := 0.0
-	for _, b := range blocks {
-		sum += b[key]
-	}
-	return sum / float64(max(len(blocks), 1))
+// Answered reports whether there is a figure besides the error rate: whether
+// requests were answered on both sides.
+func (p *Paired) Answered() bool {
+	return slices.ContainsFunc(p.Figures, func(f PairedFigure) bool { return f.Metric != errorRate })
 }
 
 // sentence is the result in words: the worst of the figures that decide.
@@ -256,32 +376,48 @@ func (p *Paired) sentence() string {
 	rank := map[Verdict]int{Worse: 3, CannotTell: 2, Better: 1, Alike: 0}
 	for i := range p.Figures {
 		f := &p.Figures[i]
-		if f.Decides && (worst == nil || rank[f.Verdict] > rank[worst.Verdict]) {
+		if settled := f.Verdict == CannotTell && !f.open(); f.Decides && !settled && (worst == nil || rank[f.Verdict] > rank[worst.Verdict]) {
 			worst = f
 		}
 	}
-	if worst == nil {
+	if worst == nil || !p.Answered() && worst.Verdict != Worse {
 		return "no request on both sides was answered"
 	}
-	say := fmt.Sprintf("B is %s: %s %s %s", worst.Verdict, worst.Label, worst.Stat, p.change(worst))
-	switch worst.Verdict {
-	case Alike:
-		say = fmt.Sprintf("B is the same as A within %.3g %%", 100*p.Margin)
-	case CannotTell:
-		say = fmt.Sprintf("cannot tell: %s %s %s", worst.Label, worst.Stat, p.change(worst))
+	name, doubts := strings.TrimSpace(worst.Label+" "+worst.Stat), strings.Join(p.Doubts, " and ")
+	change, interval := worst.change()
+	if interval != "-" {
+		change += " " + interval
 	}
-	if p.FailedB > p.FailedA {
-		say += fmt.Sprintf("; B fails more often (%.3g %% of requests, A %.3g %%)", 100*p.FailedB, 100*p.FailedA)
+	failing := ""
+	if p.FailedB > p.FailedA && !worst.Points {
+		failing = fmt.Sprintf("; B fails more often (%.3g %% of requests, A %.3g %%)", 100*p.FailedB, 100*p.FailedA)
 	}
-	return say
+	switch {
+	case worst.Verdict == Worse:
+		return fmt.Sprintf("B is worse: %s %s%s", name, change, failing)
+	case worst.Verdict == CannotTell:
+		return fmt.Sprintf("cannot tell: %s %s%s", name, change, failing)
+	case doubts != "" && worst.Verdict == Better:
+		return fmt.Sprintf("B looks better: %s %s, but %s: no gain until that is explained", name, change, doubts)
+	case doubts != "":
+		return fmt.Sprintf("B looks the same as A within %.3g %%, but %s", 100*p.Margin, doubts)
+	case worst.Verdict == Better:
+		return fmt.Sprintf("B is better: %s %s%s", name, change, failing)
+	}
+	return fmt.Sprintf("B is the same as A within %.3g %%%s", 100*p.Margin, failing)
 }
 
-func (p *Paired) change(f *PairedFigure) string {
-	s := fmt.Sprintf("%+.1f %%", 100*f.Change)
-	if f.Interval != nil {
-		s += fmt.Sprintf(" [%+.1f, %+.1f]", 100*f.Interval.Low, 100*f.Interval.High)
+// change is the change with its interval, in percent or percentage points.
+func (f *PairedFigure) change() (change, interval string) {
+	scale, unit := 100.0, " %"
+	if f.Points {
+		scale, unit = 1, " pp"
 	}
-	return s
+	change, interval = fmt.Sprintf("%+.1f%s", scale*f.Change, unit), "-"
+	if f.Interval != nil {
+		interval = fmt.Sprintf("[%+.1f, %+.1f]", scale*f.Interval.Low, scale*f.Interval.High)
+	}
+	return change, interval
 }
 
 // nameWidth is the first column of the text.
@@ -291,32 +427,52 @@ const nameWidth = 37
 func (p *Paired) WriteText(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A  %s\nB  %s\n\n", p.A, p.B)
-	fmt.Fprintf(&b, "%d pairs of blocks, in random order within a pair; %d pairs of A with itself for the noise\n\n", p.Pairs, p.NullOf)
-	fmt.Fprintf(&b, "%-37s %8s %8s %7s %15s %6s %s\n", "median of a block, over blocks", "A", "B", "change", "interval, %", "noise", "verdict")
+	if len(p.Conditions) > 0 {
+		hint := ""
+		if len(p.Blocked) > 0 {
+			hint = blockedHint(p.Blocked)
+		}
+		sections := conditionSections(p.Conditions, hint)
+		sections[0].lines = append(sections[0].lines, stamp(p.Allowed)...)
+		putSections(&b, sections)
+		b.WriteByte('\n')
+	}
+	if len(p.Blocked) > 0 {
+		b.WriteString(p.Headline + "\n")
+		_, err := io.WriteString(w, b.String())
+		return err
+	}
+	fmt.Fprintf(&b, "%d pairs of blocks, in random order within a pair; %d pairs of A with itself for the noise\n", p.Pairs, p.NullOf)
+	if n := len(p.LeftOut); n > 0 {
+		fmt.Fprintf(&b, "%s left out, since a block was not valid: %s\n", plural(int64(n), "pair"), printable(p.LeftOut[0]))
+	}
+	b.WriteByte('\n')
+	fmt.Fprintf(&b, "%-37s %8s %8s %8s %15s %6s %s\n", "median of a block, over blocks", "A", "B", "change", "interval", "noise", "verdict")
 	for i := range p.Figures {
 		f := &p.Figures[i]
-		interval, noise := "-", "-"
-		if f.Interval != nil {
-			interval = fmt.Sprintf("[%+.1f, %+.1f]", 100*f.Interval.Low, 100*f.Interval.High)
-		}
-		if f.Noise != nil {
+		change, interval := f.change()
+		noise := "-"
+		switch {
+		case f.Noise != nil && f.Points:
+			noise = fmt.Sprintf("±%.1f", *f.Noise)
+		case f.Noise != nil:
 			noise = fmt.Sprintf("±%.1f", 100**f.Noise)
 		}
 		name := f.Label + " (" + f.Unit + ")"
 		if len(name) > nameWidth {
 			name = f.Label
 		}
-		fmt.Fprintf(&b, "%-37s %8.4g %8.4g %+6.1f%% %15s %6s %s\n", name, f.A, f.B, 100*f.Change, interval, noise, f.Verdict)
+		verdict := string(f.Verdict)
+		if len(f.Doubts) > 0 {
+			verdict += ", doubtful"
+		}
+		fmt.Fprintf(&b, "%-37s %8.4g %8.4g %8s %15s %6s %s\n", name, f.A, f.B, change, interval, noise, verdict)
 	}
-	fmt.Fprintf(&b, "\nThe intervals hold together with %.0f %% confidence over all figures that decide and all looks;\na change below %.3g %% is of no account.\n\n%s\n", 100*p.Level, 100*p.Margin, p.Headline)
+	fmt.Fprintf(&b, "\nThe intervals hold together with %.0f %% confidence over all figures that decide and all looks;\na change below %.3g %% is of no account, nor one of the error rate below %.3g points.\n\n%s\n",
+		100*p.Level, 100*p.Margin, errorMargin, p.Headline)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // WriteJSON writes the comparison for programs.
-func (p *Paired) WriteJSON(w io.Writer) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(p)
-}
+func (p *Paired) WriteJSON(w io.Writer) error { return WriteJSON(w, p) }

@@ -20,7 +20,10 @@ import (
 // Run is one measured run. It is not changed after it was loaded and may be
 // read concurrently.
 type Run struct {
+	// Path is what the run is called by. Files is where its files lie, if that
+	// is elsewhere, as those of a capsule do.
 	Path     string
+	Files    string
 	Manifest *record.Manifest
 	Partial  bool
 	Verdict  report.Verdict

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -80,7 +81,7 @@ func (s Store) Add(r *Run) (string, error) {
 		return "", fmt.Errorf("add to baseline store: %w", err)
 	}
 	to := filepath.Join(string(s), fmt.Sprintf("%06d-%s", next, fileName(r.Manifest.ID)))
-	err = copyRun(r.Path, tmp)
+	err = copyRun(cmp.Or(r.Files, r.Path), tmp)
 	if err == nil {
 		err = os.Chmod(tmp, 0o755)
 	}

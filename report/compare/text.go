@@ -1,7 +1,6 @@
 package compare
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -162,7 +161,18 @@ func (g *GateResult) WriteText(w io.Writer) error {
 }
 
 func writeText(w io.Writer, last string, sections []section) error {
-	var b bytes.Buffer
+	var b strings.Builder
+	putSections(&b, sections)
+	b.WriteString("\n" + pretty.WrapSoft(printable(last), textWidth) + "\n")
+	for line := range strings.Lines(b.String()) {
+		if _, err := fmt.Fprintf(w, "%s\n", strings.TrimRight(line, " \n")); err != nil {
+			return fmt.Errorf("write comparison: %w", err)
+		}
+	}
+	return nil
+}
+
+func putSections(b *strings.Builder, sections []section) {
 	for i, s := range sections {
 		if i > 0 {
 			b.WriteByte('\n')
@@ -175,13 +185,6 @@ func writeText(w io.Writer, last string, sections []section) error {
 			b.WriteString(textTable(s))
 		}
 	}
-	b.WriteString("\n" + pretty.WrapSoft(printable(last), textWidth) + "\n")
-	for _, line := range bytes.Split(bytes.TrimSuffix(b.Bytes(), []byte("\n")), []byte("\n")) {
-		if _, err := fmt.Fprintf(w, "%s\n", bytes.TrimRight(line, " ")); err != nil {
-			return fmt.Errorf("write comparison: %w", err)
-		}
-	}
-	return nil
 }
 
 // printable is clean for lines of ours around what others said, of any length.
@@ -280,11 +283,15 @@ func conditionSections(conditions []Condition, vary string) []section {
 	return []section{s}
 }
 
+func blockedHint(blocked []string) string {
+	return "If a difference is meant, name it: --vary NAME. To compare all the same: --allow " + strings.Join(blocked, ",") + "."
+}
+
 func (c *Comparison) sections() []section {
 	out := []section{{title: "SIDES", lines: append([]string{c.A.line("A"), c.B.line("B")}, stamp(c.Allowed)...)}}
 	hint := ""
 	if len(c.Blocked) > 0 {
-		hint = "If a difference is meant, name it: --vary NAME. To compare all the same: --allow " + strings.Join(c.Blocked, ",") + "."
+		hint = blockedHint(c.Blocked)
 	}
 	out = append(out, conditionSections(c.Conditions, hint)...)
 	if len(c.Notes) > 0 {
