@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tokmark/tokmark/bench"
+	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
@@ -20,6 +21,7 @@ import (
 type loadOptions struct {
 	concurrencies, rates       levels // several make a sweep
 	concurrency                int    // of this run
+	concurrencyGiven           bool   // it caps a schedule too
 	concurrencyRamp, rateRamp  float64
 	concurrencyStages          []string
 	requestRate                float64 // of this run
@@ -80,6 +82,7 @@ func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 	if len(o.rates) > 0 {
 		o.requestRate = o.rates[0]
 	}
+	o.concurrencyGiven = fs.Changed("concurrency") || fs.Changed("concurrency-stages")
 	if (o.scheduled() || o.users > 0) && !fs.Changed("concurrency") {
 		o.concurrency = 0
 	}
@@ -228,6 +231,9 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 	case o.users > 0:
 		p.Users = arrival.Users{Count: o.users, Rate: o.userRate}
 	case offsets != nil:
+		if !o.concurrencyGiven {
+			o.concurrency, p.Concurrency = 0, 0
+		}
 		p.Schedule = arrival.Fixed(offsets)
 	case o.scheduled():
 		rate, err := stages(o.rateStages)
@@ -260,4 +266,25 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 		p.Ramp = arrival.Ramp(1, float64(o.concurrency), seconds(o.concurrencyRamp))
 	}
 	return nil
+}
+
+// describe says what load was asked for; traced: when is said by the file.
+func (o *loadOptions) describe(traced bool) record.Load {
+	l := record.Load{Concurrency: o.concurrency, Rate: o.requestRate, Duration: seconds(o.duration)}
+	switch {
+	case o.users > 0:
+		l.Users, l.Rate = o.users, o.userRate
+	case traced:
+		if l.Arrival = "trace"; o.speedup != 1 {
+			l.Arrival += ", speed-up " + strconv.FormatFloat(o.speedup, 'g', -1, 64)
+		}
+	case len(o.rateStages) > 0:
+		l.Arrival = o.arrivalPattern + ", " + strings.Join(o.rateStages, ",")
+	case o.requestRate > 0:
+		l.Arrival = o.arrivalPattern
+	}
+	if o.duration > 0 {
+		l.Grace = seconds(o.grace)
+	}
+	return l
 }

@@ -115,10 +115,17 @@ func Load(l record.Load, figure func(float64) string) string {
 			part += fmt.Sprintf(", at most %d in flight", l.Concurrency)
 		}
 		parts = append(parts, part)
-	case l.Concurrency > 0:
-		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
+	case l.Arrival != "" || l.Concurrency == 0:
+		part := "as the schedule says"
+		if l.Arrival != "" {
+			part += " (" + Clean(l.Arrival, 40) + ")"
+		}
+		if l.Concurrency > 0 {
+			part += fmt.Sprintf(", at most %d in flight", l.Concurrency)
+		}
+		parts = append(parts, part)
 	default:
-		parts = append(parts, "as the schedule says")
+		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
 	}
 	if l.Requests > 0 {
 		parts = append(parts, figure(float64(l.Requests))+" requests")

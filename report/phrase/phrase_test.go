@@ -51,6 +51,8 @@ func TestLoad(t *testing.T) {
 		"10 requests/s (poisson), at most 4 in flight, for 20s, then 5s for requests in flight": {Rate: 10, Arrival: "poisson", Concurrency: 4, Duration: 20 * time.Second, Grace: 5 * time.Second},
 		"8 users, together 2.500 requests/s":                                                    {Users: 8, Rate: 2.5},
 		"as the schedule says":                                                                  {},
+		"as the schedule says (trace, speed-up 2), 12 requests":                                 {Arrival: "trace, speed-up 2", Requests: 12},
+		"as the schedule says (trace), at most 4 in flight":                                     {Arrival: "trace", Concurrency: 4},
 	} {
 		if got := Load(l, Figure); got != want {
 			t.Errorf("%q, want %q", got, want)
