@@ -184,7 +184,7 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 	r.settle(ctx, d, cancel)
 	if phase == record.PhaseMeasure {
 		r.res.MeasureStart, r.res.MeasureEnd = d.start, sent
-		r.res.Sent, r.res.Unsent, r.res.MaxInFlight = d.sent.Load(), d.unsent, d.most.Load()
+		r.res.Sent, r.res.Unsent, r.res.MaxInFlight = d.sent.Load(), d.unsent.Load(), d.most.Load()
 	}
 	return err
 }

@@ -496,6 +496,52 @@ func TestPrefillConcurrency(t *testing.T) {
 	})
 }
 
+func TestPrefillCapUnderASchedule(t *testing.T) {
+	server := answer{ttft: 100 * ms, itl: 100 * ms, tokens: 4}
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, server, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Requests, p.Schedule = 0, 1, 4, every(50*ms)
+		})
+		equal(t, "due", column(recs, dueAt), []float64{0, 50, 100, 150})
+		equal(t, "start", column(recs, started), []float64{0, 100, 200, 300})
+		equal(t, "kept by the cap", column(recs, capWait), []float64{0, 50, 100, 150})
+		if res.MaxInFlight != 4 {
+			t.Errorf("most in flight %d", res.MaxInFlight)
+		}
+	})
+	// Nothing is sent after the end, however long it waited.
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, server, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Schedule, p.Duration, p.Grace = 0, 1, every(50*ms), 250*ms, time.Second
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok", "dropped", "dropped"})
+		equal(t, "kept by the cap", column(recs, capWait), []float64{0, 50, 100, 100, 50})
+		if res.Sent != 3 || res.Unsent != 2 || res.MeasureEnd != record.Time(250*ms) {
+			t.Errorf("result %+v, want 3 sent and 2 not, until 250 ms", res)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		interrupt := make(chan struct{})
+		time.AfterFunc(150*ms, func() { close(interrupt) })
+		recs, _ := measure(t, server, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Requests, p.Schedule, p.Grace = 0, 1, 9, every(50*ms), time.Second
+			p.Interrupt = interrupt
+		})
+		equal(t, "start", column(recs, started), []float64{0, 100})
+	})
+	// The later turns of sessions, too.
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 400 * ms, tokens: 1}, func(p *Plan) {
+			p.Users, p.PrefillConcurrency, p.Source = arrival.Users{Count: 2, Rate: 10}, 1, conversation{}
+			p.Concurrency, p.Duration, p.Grace = 0, 300*ms, time.Second
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "dropped"})
+		if res.Unsent != 1 {
+			t.Errorf("result %+v", res)
+		}
+	})
+}
+
 func TestUserCentricLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recs, res := measure(t, answer{ttft: 50 * ms, tokens: 1}, func(p *Plan) {

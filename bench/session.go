@@ -67,8 +67,19 @@ func (s *session) carry(ctx context.Context) {
 			s.unsent(err.Error())
 			return
 		}
-		s.capWait = s.enterPrefill(ctx)
+		if !s.enter(ctx) {
+			return
+		}
 	}
+}
+
+// enter waits until the prefill cap lets the turn through. False: it never did,
+// which is recorded unless the run is to stop.
+func (s *session) enter(ctx context.Context) (ok bool) {
+	if s.capWait, ok = s.enterPrefill(ctx); !ok && !closed(s.stop) && ctx.Err() == nil {
+		s.unsent(heldToTheEnd)
+	}
+	return ok
 }
 
 // exchange sends the turn and waits for its answer.
@@ -98,6 +109,7 @@ func (s *session) exchange(ctx context.Context, rec *record.Record, keepOutput b
 
 // unsent records that the turn could not be sent.
 func (s *session) unsent(why string) {
+	s.dispatch.unsent.Add(1)
 	rec := s.newRecord()
 	rec.End = s.clock()
 	rec.Fail(record.Dropped, record.Failure{Stage: "build", Message: why})

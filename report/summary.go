@@ -109,6 +109,16 @@ type LoadFacts struct {
 	// the first start to the last end.
 	MaxInFlight  int64    `json:"max_in_flight,omitempty"`
 	MeanInFlight *float64 `json:"mean_in_flight,omitempty"`
+	// Held tells of requests that waited for a cap of the plan; nil: none did.
+	Held *Held `json:"held,omitempty"`
+}
+
+// Held are the requests that waited for a cap on those in flight, or in
+// prefill, and were then sent; times are in milliseconds.
+type Held struct {
+	Requests int64   `json:"requests"`
+	Mean     float64 `json:"wait_ms_avg"`
+	Max      float64 `json:"wait_ms_max"`
 }
 
 // OutcomeShare is how many measured requests ended in one way.
@@ -240,7 +250,7 @@ func (t *tally) summary(opt Options) *Summary {
 			Asked: t.m.Load, OpenLoop: t.openLoop,
 			Sent:          t.starts.n,
 			ScheduledRate: t.dues.rate(), AchievedRate: t.starts.rate(),
-			MaxInFlight: t.m.MaxInFlight,
+			MaxInFlight: t.m.MaxInFlight, Held: t.caps.result(),
 		},
 		Outcomes: t.outcomeShares(),
 		Errors:   t.errorGroups(),

@@ -351,9 +351,9 @@ var rules = []rule{
 		}},
 }
 
-// scheduleLag compares the schedule with what was sent. If a cap on requests
-// in flight held requests back, that was asked for, and the latencies from due
-// tell what it cost; if not, the client was the limit.
+// scheduleLag compares the schedule with what was sent. If waiting for a cap
+// explains it, that was asked for, and the latencies from due tell what it
+// cost; if not, the client was the limit.
 func scheduleLag(t *tally, s *Summary) (string, Level) {
 	if !t.openLoop || t.starts.n == 0 {
 		return "", Valid
@@ -381,15 +381,27 @@ func scheduleLag(t *tally, s *Summary) (string, Level) {
 	if len(seen) == 0 {
 		return "", Valid
 	}
-	capped := t.m.Load.Concurrency > 0 && t.m.MaxInFlight >= int64(t.m.Load.Concurrency)
 	message := "The load was not sent as scheduled: " + strings.Join(seen, "; ")
+	asked := capsAsked(t.m.Load) // the limit on open files is none
 	switch {
-	case capped:
-		return message + fmt.Sprintf("; the cap of %d in flight was reached.", t.m.Load.Concurrency), Suspect
+	case t.caps.decide() && asked != "":
+		return message + fmt.Sprintf("; the cap of %s was reached.", asked), Suspect
 	case behind && !s.Partial:
 		return message + "; no cap was reached, so the client was the limit.", Invalid
 	}
 	return message + ".", Suspect
+}
+
+// capsAsked names the caps of a load; empty: it has none.
+func capsAsked(l record.Load) string {
+	var parts []string
+	if l.Concurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
+	}
+	if l.PrefillConcurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d in prefill", l.PrefillConcurrency))
+	}
+	return strings.Join(parts, ", or of ")
 }
 
 func skipped(in *record.Input, trace bool) string {

@@ -270,7 +270,7 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 
 // describe says what load was asked for; traced: when is said by the file.
 func (o *loadOptions) describe(traced bool) record.Load {
-	l := record.Load{Concurrency: o.concurrency, Rate: o.requestRate, Duration: seconds(o.duration)}
+	l := record.Load{Concurrency: o.concurrency, PrefillConcurrency: o.prefillConcurrency, Rate: o.requestRate, Duration: seconds(o.duration)}
 	switch {
 	case o.users > 0:
 		l.Users, l.Rate = o.users, o.userRate

@@ -564,6 +564,9 @@ func clientSection(s *report.Summary) section {
 		most = phrase.Figure(float64(l.MaxInFlight))
 	}
 	add("in flight", limit+", most "+most+", mean "+phrase.Maybe(l.MeanInFlight))
+	if l.Held != nil {
+		add("held back", phrase.Held(l.Held))
+	}
 	sent := phrase.Figure(float64(l.Sent)) + " sent"
 	for _, n := range []struct {
 		n    int64

@@ -127,6 +127,9 @@ func Load(l record.Load, figure func(float64) string) string {
 	default:
 		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
 	}
+	if l.PrefillConcurrency > 0 {
+		parts = append(parts, fmt.Sprintf("at most %d before their first token", l.PrefillConcurrency))
+	}
 	if l.Requests > 0 {
 		parts = append(parts, figure(float64(l.Requests))+" requests")
 	}
@@ -137,6 +140,11 @@ func Load(l record.Load, figure func(float64) string) string {
 		parts = append(parts, fmt.Sprintf("after %d for warmup", l.Warmup))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Held says how many requests waited for a cap, and how long.
+func Held(h *report.Held) string {
+	return fmt.Sprintf("%d requests waited for a cap, %s ms on average, at most %s ms", h.Requests, Figure(h.Mean), Figure(h.Max))
 }
 
 // Tokens says where the token counts of a run come from.

@@ -276,6 +276,9 @@ func (p *page) load(s *report.Summary) {
 		inFlight += ", without ramp and tail " + figure(*steady)
 	}
 	p.item("in flight", key, inFlight)
+	if l.Held != nil {
+		p.item("held back", key, phrase.Held(l.Held))
+	}
 	text := fmt.Sprintf("%d sent, %d valid", l.Sent, s.Counts.Valid)
 	for _, c := range []struct {
 		n    int64
