@@ -326,6 +326,7 @@ func (d *dispatch) users(ctx context.Context, sessions int64) error {
 		all.Go(func() {
 			wait := sleeper{clock: d.clock, stop: d.stop}
 			due := d.start + record.Time(users.Start(k))
+			var shifted time.Duration
 			for i := int64(k); sessions == 0 || i < sessions; i += int64(users.Count) {
 				j := d.job(d.phase, i)
 				if j.err != nil {
@@ -334,12 +335,12 @@ func (d *dispatch) users(ctx context.Context, sessions int64) error {
 				if d.over(due) || d.left.Load() <= 0 || !wait.until(due) || failed.Load() != nil || !d.claim() {
 					return
 				}
-				s := &session{dispatch: d, job: j, due: due, next: users.Next}
+				s := &session{dispatch: d, job: j, due: due, shifted: shifted, users: &users}
 				if !s.enter(ctx) {
 					return
 				}
 				s.carry(ctx)
-				due = s.due
+				due, shifted = s.due, s.shifted
 			}
 		})
 	}

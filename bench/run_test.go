@@ -559,6 +559,7 @@ func TestUserCentricLoad(t *testing.T) {
 		})
 		// A slow answer shifts the user's schedule.
 		equal(t, "start", column(recs, started), []float64{0, 350, 700})
+		equal(t, "shifted", column(recs, func(r *record.Record) (time.Duration, bool) { return r.Shifted, true }), []float64{0, 150, 150})
 		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok"})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
 // preallocated bounds the chunks that a record has room for from the start.
@@ -24,9 +25,10 @@ type session struct {
 	due     record.Time
 	capWait time.Duration
 	ended   record.Time // the last request's end
-	// next, if set, says when the turn after one with these offsets is due, in
-	// place of end + think time.
-	next func(due, ended time.Duration) time.Duration
+	// users, if set, say when the next turn is due, in place of end + think
+	// time; shifted is how much later than their gap wanted that is.
+	users   *arrival.Users
+	shifted time.Duration
 }
 
 // carry sends the turns of the session, one after the other. A turn is due when
@@ -48,8 +50,10 @@ func (s *session) carry(ctx context.Context) {
 			rec.Output = nil
 		}
 		s.out <- rec
-		if s.next != nil {
-			s.due = s.start + record.Time(s.next(s.due.Sub(s.start), s.ended.Sub(s.start)))
+		if u := s.users; u != nil {
+			was := s.due.Sub(s.start)
+			next := u.Next(was, s.ended.Sub(s.start))
+			s.due, s.shifted = s.start+record.Time(next), next-(was+u.Gap())
 		} else {
 			s.due = s.ended + record.Time(request.Delay)
 		}
@@ -121,6 +125,7 @@ func (s *session) newRecord() *record.Record {
 	req := &s.session.Turns[s.turn]
 	rec := record.New(s.phase, s.i)
 	rec.Due, rec.Session, rec.Turn, rec.Class, rec.CapWait = s.due, s.session.ID, s.turn, req.Class, s.capWait
+	rec.Shifted = s.shifted
 	rec.Streaming = s.plan.Body.Stream
 	if rec.Model = req.Model; rec.Model == "" {
 		rec.Model = s.plan.Body.Model

@@ -109,6 +109,9 @@ type LoadFacts struct {
 	// the first start to the last end.
 	MaxInFlight  int64    `json:"max_in_flight,omitempty"`
 	MeanInFlight *float64 `json:"mean_in_flight,omitempty"`
+	// Shifted counts the turns of users that were due later than the user's
+	// gap wanted, as the answer before took longer.
+	Shifted int64 `json:"shifted,omitempty"`
 	// Held tells of requests that waited for a cap of the plan; nil: none did.
 	Held *Held `json:"held,omitempty"`
 }
@@ -250,7 +253,7 @@ func (t *tally) summary(opt Options) *Summary {
 			Asked: t.m.Load, OpenLoop: t.openLoop,
 			Sent:          t.starts.n,
 			ScheduledRate: t.dues.rate(), AchievedRate: t.starts.rate(),
-			MaxInFlight: t.m.MaxInFlight, Held: t.caps.result(),
+			MaxInFlight: t.m.MaxInFlight, Held: t.caps.result(), Shifted: t.shifted,
 		},
 		Outcomes: t.outcomeShares(),
 		Errors:   t.errorGroups(),

@@ -274,6 +274,24 @@ func TestVerdictAndWarnings(t *testing.T) {
 				last.Due, last.CapWait, last.Outcome = rs[len(rs)-1].Due, 30*time.Millisecond, record.Dropped
 				return append(rs, last)
 			}},
+		{name: "users who wait for answers", codes: []string{report.UsersBehind}, level: report.Suspect,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load = record.Load{Rate: 200, Users: 1}
+				for _, r := range rs {
+					r.Due, r.Shifted = r.Start, 5*time.Millisecond
+				}
+				rs[0].Shifted = 0
+				return rs
+			}},
+		{name: "users who wait now and then", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load = record.Load{Rate: 1e9 / float64(rs[1].Start-rs[0].Start), Users: 1}
+				for _, r := range rs {
+					r.Due = r.Start
+				}
+				rs[1].Shifted = time.Millisecond
+				return rs
+			}},
 		{name: "late throughout though at the full rate", codes: []string{report.ScheduleLag}, level: report.Suspect,
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				m.Load = record.Load{Rate: 100}

@@ -55,6 +55,7 @@ type tally struct {
 	sources  map[record.Source]int64
 
 	caps             caps
+	shifted          int64  // turns of users that were sent
 	starts, dues     series // of measured requests that were sent
 	inFlight         time.Duration
 	lastEnd          record.Time
@@ -254,6 +255,9 @@ func (t *tally) addSent(r *record.Record) {
 	t.starts.add(r.Start)
 	if r.Due.IsSet() {
 		t.dues.add(r.Due)
+	}
+	if r.Shifted > 0 {
+		t.shifted++
 	}
 	t.served.add(r)
 	end := r.Start

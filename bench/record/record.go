@@ -96,6 +96,9 @@ type Record struct {
 	// requests in flight, or on those without output; the rest of it is our
 	// own lateness. Of a request that was never sent it is how long it waited.
 	CapWait time.Duration `json:"cap_wait_ns,omitempty"`
+	// Shifted is how much later the turn of a user was due than the user's gap
+	// wanted, as the answer before took longer. Only a user-centric load has it.
+	Shifted time.Duration `json:"shifted_ns,omitempty"`
 	// FirstByte is the first byte of the response header, FirstEvent the first
 	// event with data, whatever it holds. End is the end of the exchange:
 	// [DONE], the end of the body, or the failure.

@@ -564,6 +564,9 @@ func clientSection(s *report.Summary) section {
 		most = phrase.Figure(float64(l.MaxInFlight))
 	}
 	add("in flight", limit+", most "+most+", mean "+phrase.Maybe(l.MeanInFlight))
+	if l.Shifted > 0 {
+		add("put off", phrase.Shifted(l))
+	}
 	if l.Held != nil {
 		add("held back", phrase.Held(l.Held))
 	}

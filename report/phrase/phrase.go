@@ -142,6 +142,11 @@ func Load(l record.Load, figure func(float64) string) string {
 	return strings.Join(parts, ", ")
 }
 
+// Shifted says how many turns of users were due late.
+func Shifted(l report.LoadFacts) string {
+	return fmt.Sprintf("%d of %d turns, as the answer before took longer than the user's gap", l.Shifted, l.Sent)
+}
+
 // Held says how many requests waited for a cap, and how long.
 func Held(h *report.Held) string {
 	return fmt.Sprintf("%d requests waited for a cap, %s ms on average, at most %s ms", h.Requests, Figure(h.Mean), Figure(h.Max))

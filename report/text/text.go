@@ -276,6 +276,9 @@ func (p *page) load(s *report.Summary) {
 		inFlight += ", without ramp and tail " + figure(*steady)
 	}
 	p.item("in flight", key, inFlight)
+	if l.Shifted > 0 {
+		p.item("put off", key, phrase.Shifted(l))
+	}
 	if l.Held != nil {
 		p.item("held back", key, phrase.Held(l.Held))
 	}
