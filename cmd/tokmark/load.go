@@ -39,7 +39,8 @@ type loadOptions struct {
 	autoOffset                 bool
 	scheduleStart, scheduleEnd float64
 	speedup                    float64
-	bounds                     int // who says how much is sent: the user, or byDefault
+	needsTimes                 string // option given that needs a file with times; empty: none
+	bounds                     int    // who says how much is sent: the user, or byDefault
 }
 
 // byDefault marks a bound that nobody gave.
@@ -72,6 +73,18 @@ func (o *loadOptions) bindLoad(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.speedup, "fixed-schedule-speedup", 1, "divides the gaps of the file's schedule")
 }
 
+// scheduleOptions are about the schedule of a file.
+var scheduleOptions = []string{
+	"fixed-schedule", "fixed-schedule-auto-offset", "fixed-schedule-start-offset", "fixed-schedule-end-offset", "fixed-schedule-speedup",
+}
+
+// given reports whether the user asked for the option; a switch that is off is
+// not asked for.
+func given(fs *pflag.FlagSet, name string) bool {
+	f := fs.Lookup(name)
+	return f.Changed && (f.Value.Type() != "bool" || f.Value.String() == "true")
+}
+
 // scheduled reports whether a rate decides when requests are sent.
 func (o *loadOptions) scheduled() bool { return o.requestRate > 0 || len(o.rateStages) > 0 }
 
@@ -81,6 +94,11 @@ func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 	}
 	if len(o.rates) > 0 {
 		o.requestRate = o.rates[0]
+	}
+	for _, name := range scheduleOptions {
+		if fs.Changed(name) && (name != "fixed-schedule" || o.fixedSchedule) {
+			o.needsTimes = name
+		}
 	}
 	o.concurrencyGiven = fs.Changed("concurrency") || fs.Changed("concurrency-stages")
 	if (o.scheduled() || o.users > 0) && !fs.Changed("concurrency") {
@@ -149,6 +167,12 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 			bad("--%s needs --request-rate", name)
 		}
 	}
+	if fs.Changed("arrival-smoothness") && o.scheduled() && o.arrivalPattern != string(arrival.Gamma) {
+		bad("--arrival-smoothness is for --arrival-pattern gamma, not %s", o.arrivalPattern)
+	}
+	if fs.Changed("concurrency-ramp-duration") && !fs.Changed("concurrency") {
+		bad("--concurrency-ramp-duration needs --concurrency: it grows from 1 to that")
+	}
 	if _, err := stages(o.rateStages); err != nil {
 		bad("--request-rate-stages: %w", err)
 	}
@@ -156,12 +180,24 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 		bad("--concurrency-stages: %w", err)
 	}
 	exclusive := func(names ...string) {
-		given := slices.DeleteFunc(names, func(n string) bool { return !fs.Changed(n) })
-		if len(given) > 1 {
-			bad("--%s exclude each other", strings.Join(given, " and --"))
+		names = slices.DeleteFunc(names, func(n string) bool { return !given(fs, n) })
+		if len(names) > 1 {
+			bad("--%s exclude each other", strings.Join(names, " and --"))
 		}
 	}
-	exclusive("request-rate", "request-rate-stages", "user-centric-rate")
+	exclusive("request-rate", "request-rate-stages", "user-centric-rate", "fixed-schedule")
+	for _, name := range scheduleOptions[1:] {
+		for _, other := range []string{"request-rate", "request-rate-stages", "user-centric-rate", "no-fixed-schedule"} {
+			if fs.Changed(name) && given(fs, other) {
+				bad("--%s is for the schedule of a file, and --%s sends by another", name, other)
+			}
+		}
+	}
+	for _, name := range []string{"concurrency", "concurrency-stages", "concurrency-ramp-duration", "session-turn-delay-mean", "session-turn-delay-stddev", "session-delay-ratio"} {
+		if fs.Changed(name) && fs.Changed("user-centric-rate") {
+			bad("--%s and --user-centric-rate exclude each other: each user has one request in flight, and a gap of its own", name)
+		}
+	}
 	exclusive("request-rate-ramp-duration", "request-rate-stages")
 	exclusive("concurrency-ramp-duration", "concurrency-stages", "request-rate")
 	exclusive("request-count", "benchmark-duration")

@@ -112,11 +112,29 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 			bad("--%s 0: it must be above 0; leave it out %s", z.name, z.usual)
 		}
 	}
-	if o.sequenceDistribution != "" {
-		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "osl", "osl-stddev", "osl-distribution"} {
-			if fs.Changed(name) {
-				bad("--sequence-distribution and --%s exclude each other", name)
+	exclude := func(name, why string, others ...string) {
+		for _, other := range others {
+			if fs.Changed(name) && fs.Changed(other) {
+				bad("--%s and --%s exclude each other%s", name, other, why)
 			}
+		}
+	}
+	exclude("sequence-distribution", "", "isl", "isl-stddev", "isl-distribution", "osl", "osl-stddev", "osl-distribution")
+	exclude("class", ": a class has its own lengths", "isl", "isl-stddev", "isl-distribution", "osl-stddev", "osl-distribution", "sequence-distribution")
+	for _, l := range []struct{ name, distribution string }{{"isl", o.islDistribution}, {"osl", o.oslDistribution}} {
+		if !strings.HasSuffix(l.distribution, "normal") { // it has its own mean and deviation
+			exclude(l.name+"-distribution", "", l.name, l.name+"-stddev")
+		}
+	}
+	if o.oslStddev > 0 && o.osl == 0 {
+		bad("--osl-stddev needs --osl")
+	}
+	if (o.prefixes > 0) != (o.prefixTokens > 0) {
+		bad("--num-prefix-prompts and --prefix-prompt-length need each other, both above 0")
+	}
+	for _, name := range []string{"cache-block", "cache-prefixes"} {
+		if fs.Changed(name) && o.hitRate == 0 {
+			bad("--%s needs --cache-hit-rate", name)
 		}
 	}
 	errs = append(errs, notNegative(map[string]float64{
@@ -137,7 +155,11 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 		bad("--prompt-as %s: use text or token-ids", o.promptAs)
 	}
 	if o.inputFile != "" {
-		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "sequence-distribution", "session-turns-mean", "cache-hit-rate", "class", "prompt-as"} {
+		for _, name := range []string{
+			"isl", "isl-stddev", "isl-distribution", "osl-stddev", "osl-distribution", "sequence-distribution", "class", "prompt-as",
+			"session-turns-mean", "session-turns-stddev", "session-turn-delay-mean", "session-turn-delay-stddev", "cache-hit-rate",
+			"shared-system-prompt-length", "user-context-prompt-length", "num-prefix-prompts", "prefix-prompt-length",
+		} {
 			if fs.Changed(name) {
 				bad("--%s is for synthetic prompts: the input file has its own", name)
 			}
@@ -146,7 +168,7 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 			bad("--cache cold: the prompts of a file are what they are; use warm or as-is")
 		}
 	} else {
-		for _, name := range []string{"custom-dataset-type", "skip-bad-lines", "fixed-schedule", "whole-conversation"} {
+		for _, name := range slices.Concat([]string{"custom-dataset-type", "isl-block-size", "skip-bad-lines", "whole-conversation"}, scheduleOptions) {
 			if fs.Changed(name) {
 				bad("--%s needs --input-file", name)
 			}
@@ -246,6 +268,9 @@ func (o *workloadOptions) classList() ([]class, error) {
 		}
 		if c.Name == "" || !(c.Weight > 0) || !(c.ISL >= 1) || !(c.OSL >= 0) {
 			return nil, fmt.Errorf("class %d (%s): it needs a name, a weight above 0 and an isl of 1 or more", i+1, c.Name)
+		}
+		if slices.ContainsFunc(out, func(o class) bool { return o.Name == c.Name }) {
+			return nil, fmt.Errorf("class %d (%s): there is another of this name", i+1, c.Name)
 		}
 		out = append(out, c)
 	}
@@ -405,8 +430,8 @@ func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, c
 	if m.WorkloadHash, err = data.Hash(); err != nil {
 		return errors.Join(err, data.Close())
 	}
-	if w.offsets = data.Offsets(); o.fixedSchedule && w.offsets == nil {
-		return errors.Join(fmt.Errorf("--fixed-schedule: %s has no times", o.inputFile), data.Close())
+	if w.offsets = data.Offsets(); o.needsTimes != "" && w.offsets == nil {
+		return errors.Join(fmt.Errorf("--%s: %s has no times", o.needsTimes, o.inputFile), data.Close())
 	}
 	if w.offsets != nil || format == dataset.MultiTurn {
 		w.all = data.Len()
