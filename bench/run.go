@@ -134,7 +134,9 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 	var duration time.Duration
 	if phase == record.PhaseWarmup {
 		sessions, schedule = r.plan.Warmup, r.plan.WarmupSchedule
-		d.left.Store(unbounded)
+		if d.left.Store(sessions); r.plan.WarmupRepeats {
+			d.left.Store(unbounded)
+		}
 	} else {
 		sessions, schedule, duration = r.plan.Sessions, r.plan.Schedule, r.plan.Duration
 		if d.left.Store(unbounded); r.plan.Requests > 0 {

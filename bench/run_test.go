@@ -293,6 +293,33 @@ func TestWarmupRunsBeforeAndApart(t *testing.T) {
 	})
 }
 
+func TestWarmupCountsTurns(t *testing.T) {
+	phases := func(recs []*record.Record) map[record.Phase]int {
+		out := map[record.Phase]int{}
+		for _, r := range recs {
+			out[r.Phase]++
+		}
+		return out
+	}
+	server := answer{ttft: 10 * ms, tokens: 1}
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, server, func(p *Plan) { p.Warmup, p.Sessions, p.Source = 2, 1, conversation{} })
+		equal(t, "phases", phases(recs), map[record.Phase]int{record.PhaseWarmup: 2, record.PhaseMeasure: 3})
+		equal(t, "turns", []int{recs[0].Turn, recs[1].Turn}, []int{0, 1})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, server, func(p *Plan) {
+			p.Warmup, p.Sessions, p.Source, p.WarmupSchedule, p.Schedule = 4, 1, conversation{}, every(5*time.Second), every(time.Second)
+		})
+		equal(t, "phases", phases(recs), map[record.Phase]int{record.PhaseWarmup: 4, record.PhaseMeasure: 3})
+	})
+	// What is to be found in the cache is sent whole.
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, server, func(p *Plan) { p.Warmup, p.WarmupRepeats, p.Sessions, p.Source = 2, true, 2, conversation{} })
+		equal(t, "phases", phases(recs), map[record.Phase]int{record.PhaseWarmup: 6, record.PhaseMeasure: 6})
+	})
+}
+
 func TestDurationAndGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Requests of 400 ms: sent at 0, 400, 800; the third ends at 1200,

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -367,8 +368,9 @@ func (o *options) putLoad(p *bench.Plan, asked *work, m *record.Manifest) error 
 		p.Warmup, p.WarmupRepeats, p.WarmupSchedule = n, true, nil
 	}
 	if m.Cache.Mode == record.CacheHitRate && p.Warmup == 0 {
-		// The shared prefixes have to be in the cache before they can hit.
-		p.Warmup = int64(warmPrefixes * o.cachePrefixes)
+		// The shared prefixes have to be in the cache before they can hit. They
+		// are in first turns.
+		p.Warmup = int64(warmPrefixes * o.cachePrefixes * int(math.Ceil(max(1, o.turnsMean))))
 	}
 	m.Load = o.describe(asked.offsets != nil)
 	m.Load.Requests, m.Load.Warmup = p.Requests, p.Warmup
