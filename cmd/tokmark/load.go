@@ -39,8 +39,9 @@ type loadOptions struct {
 	autoOffset                 bool
 	scheduleStart, scheduleEnd float64
 	speedup                    float64
-	needsTimes                 string // option given that needs a file with times; empty: none
-	bounds                     int    // who says how much is sent: the user, or byDefault
+	classArrivals              []arrival.Plan // of the classes, if they have their own
+	needsTimes                 string         // option given that needs a file with times; empty: none
+	bounds                     int            // who says how much is sent: the user, or byDefault
 }
 
 // byDefault marks a bound that nobody gave.
@@ -86,7 +87,9 @@ func given(fs *pflag.FlagSet, name string) bool {
 }
 
 // scheduled reports whether a rate decides when requests are sent.
-func (o *loadOptions) scheduled() bool { return o.requestRate > 0 || len(o.rateStages) > 0 }
+func (o *loadOptions) scheduled() bool {
+	return o.requestRate > 0 || len(o.rateStages) > 0 || len(o.classArrivals) > 0
+}
 
 func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 	if len(o.concurrencies) > 0 && o.concurrency == 0 {
@@ -165,6 +168,14 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 	for _, name := range []string{"arrival-pattern", "arrival-smoothness", "request-rate-ramp-duration"} {
 		if fs.Changed(name) && !o.scheduled() {
 			bad("--%s needs --request-rate", name)
+		}
+	}
+	for _, name := range []string{
+		"request-rate", "request-rate-stages", "user-centric-rate", "arrival-pattern", "arrival-smoothness", "request-rate-ramp-duration",
+		"concurrency-ramp-duration", "concurrency-stages",
+	} {
+		if fs.Changed(name) && len(o.classArrivals) > 0 {
+			bad("--%s and a request-rate of classes exclude each other", name)
 		}
 	}
 	if fs.Changed("arrival-smoothness") && o.scheduled() && o.arrivalPattern != string(arrival.Gamma) {
@@ -271,6 +282,18 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 			o.concurrency, p.Concurrency = 0, 0
 		}
 		p.Schedule = arrival.Fixed(offsets)
+	case len(o.classArrivals) > 0:
+		arrivals, err := o.arrivals(seed)
+		if err != nil {
+			return err
+		}
+		p.Schedule = func(yield func(time.Duration) bool) {
+			for at := range arrivals {
+				if !yield(at) {
+					return
+				}
+			}
+		}
 	case o.scheduled():
 		rate, err := stages(o.rateStages)
 		if err != nil {
@@ -304,6 +327,20 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 	return nil
 }
 
+// arrivals are those of all classes that have their own, each with the place of
+// its class.
+func (o *loadOptions) arrivals(seed uint64) (iter.Seq2[time.Duration, int], error) {
+	schedules := make([]arrival.Schedule, len(o.classArrivals))
+	for k, plan := range o.classArrivals {
+		plan.Seed = seed + uint64(k)
+		var err error
+		if schedules[k], err = plan.Schedule(); err != nil {
+			return nil, err
+		}
+	}
+	return arrival.Merge(schedules...), nil
+}
+
 // describe says what load was asked for; traced: when is said by the file.
 func (o *loadOptions) describe(traced bool) record.Load {
 	l := record.Load{Concurrency: o.concurrency, PrefillConcurrency: o.prefillConcurrency, Rate: o.requestRate, Duration: seconds(o.duration)}
@@ -314,6 +351,14 @@ func (o *loadOptions) describe(traced bool) record.Load {
 		if l.Arrival = "trace"; o.speedup != 1 {
 			l.Arrival += ", speed-up " + strconv.FormatFloat(o.speedup, 'g', -1, 64)
 		}
+	case len(o.classArrivals) > 0:
+		var parts []string
+		for _, plan := range o.classArrivals {
+			rate := plan.Rate[0].To
+			l.Rate += rate
+			parts = append(parts, fmt.Sprintf("%g %s", rate, plan.Pattern))
+		}
+		l.Arrival = strings.Join(parts, " + ")
 	case len(o.rateStages) > 0:
 		l.Arrival = o.arrivalPattern + ", " + strings.Join(o.rateStages, ",")
 	case o.requestRate > 0:

@@ -83,7 +83,7 @@ func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
 	fs.IntVar(&o.cacheBlock, "cache-block", 16, "tokens of a block of the server's cache")
 	fs.IntVar(&o.cachePrefixes, "cache-prefixes", 4, "shared prefixes that --cache-hit-rate takes from")
 
-	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a `JSON` object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in a file: classes")
+	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a `JSON` object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in place of a weight: request-rate, arrival-pattern, arrival-smoothness; in a file: classes")
 
 	fs.StringVar(&o.inputFile, "input-file", "", "prompts from a `file` instead of synthetic ones")
 	fs.StringVar(&o.datasetType, "custom-dataset-type", "", "format of the input file (default: by its content): single_turn, multi_turn, random_pool, mooncake_trace, burst_gpt_trace, azure_trace, jsonl, openai_batch, sharegpt, raw_payload")
@@ -255,16 +255,54 @@ type class struct {
 	OSL       float64 `json:"osl"`
 	OSLStddev float64 `json:"osl-stddev"`
 	Goodput   string  `json:"goodput"`
+	// Arrivals of its own; then all classes have some.
+	Rate       float64 `json:"request-rate"`
+	Pattern    string  `json:"arrival-pattern"`
+	Smoothness float64 `json:"arrival-smoothness"`
+}
+
+// arrivals is the class's own load.
+func (c class) arrivals() arrival.Plan {
+	return arrival.Plan{Pattern: arrival.Pattern(c.Pattern), Rate: arrival.Steady(c.Rate), Smoothness: c.Smoothness}
+}
+
+// arrivalsOfClasses are the loads of the classes; nil: they have none of their
+// own, or faults, which validate tells.
+func (o *workloadOptions) arrivalsOfClasses() []arrival.Plan {
+	classes, err := o.classList()
+	if err != nil || len(classes) == 0 || classes[0].Rate == 0 {
+		return nil
+	}
+	var out []arrival.Plan
+	for _, c := range classes {
+		out = append(out, c.arrivals())
+	}
+	return out
 }
 
 func (o *workloadOptions) classList() ([]class, error) {
 	var out []class
 	for i, s := range o.classes {
-		c := class{Weight: 1}
+		c := class{Weight: math.NaN(), Pattern: string(arrival.Poisson), Smoothness: 1}
 		dec := json.NewDecoder(strings.NewReader(s))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&c); err != nil {
 			return nil, fmt.Errorf("class %d: %w", i+1, err)
+		}
+		switch weighted := !math.IsNaN(c.Weight); {
+		case c.Rate != 0 && weighted:
+			return nil, fmt.Errorf("class %d (%s): weight and request-rate exclude each other", i+1, c.Name)
+		case i > 0 && (c.Rate != 0) != (out[0].Rate != 0):
+			return nil, fmt.Errorf("class %d (%s): either all classes have a request-rate or none", i+1, c.Name)
+		case c.Rate != 0:
+			if err := c.arrivals().Validate(); err != nil {
+				return nil, fmt.Errorf("class %d (%s): %w", i+1, c.Name, err)
+			}
+			c.Weight = c.Rate
+		case c.Pattern != string(arrival.Poisson) || c.Smoothness != 1:
+			return nil, fmt.Errorf("class %d (%s): arrival-pattern and arrival-smoothness need a request-rate", i+1, c.Name)
+		case !weighted:
+			c.Weight = 1
 		}
 		if c.Name == "" || !(c.Weight > 0) || !(c.ISL >= 1) || !(c.OSL >= 0) {
 			return nil, fmt.Errorf("class %d (%s): it needs a name, a weight above 0 and an isl of 1 or more", i+1, c.Name)
@@ -310,24 +348,37 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 		}
 	}
 	w := &work{close: func() error { return nil }}
+	numbered := func(source workloads.Source) workloads.Source {
+		if o.first > 0 {
+			source = shifted{Source: source, by: o.first}
+		}
+		if o.entries > 0 {
+			source = workloads.Cycle{Source: source, N: o.entries}
+		}
+		return source
+	}
 	if o.inputFile == "" {
 		m.WorkloadHash = made.Hash()
 		m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheCold)}
 		if o.hitRate > 0 {
 			m.Cache = record.Cache{Mode: record.CacheHitRate, HitRate: o.hitRate, Block: o.cacheBlock}
 		}
-		w.Source = made
-		if o.promptAs == "token-ids" {
-			w.Source = synthetic.TokenIDs{Source: made, Seed: o.randomSeed, Salt: o.salt}
+		prompts := func(g *synthetic.Generator) workloads.Source {
+			if o.promptAs == "token-ids" {
+				return numbered(synthetic.TokenIDs{Source: g, Seed: o.randomSeed, Salt: o.salt})
+			}
+			return numbered(g)
+		}
+		w.Source = prompts(made)
+		if len(o.classArrivals) > 0 {
+			if err := o.byArrival(w, made, prompts); err != nil {
+				return nil, err
+			}
 		}
 	} else if err := o.file(w, m, made, count); err != nil {
 		return nil, err
-	}
-	if o.first > 0 {
-		w.Source = shifted{Source: w.Source, by: o.first}
-	}
-	if o.entries > 0 {
-		w.Source = workloads.Cycle{Source: w.Source, N: o.entries}
+	} else {
+		w.Source = numbered(w.Source)
 	}
 	if w.Source, err = o.withModels(w.Source); err != nil {
 		return nil, errors.Join(err, w.close())
@@ -344,6 +395,27 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 		return known.answered.Without(r), nil
 	}}
 	return w, nil
+}
+
+// byArrival takes each session from the class whose arrival it is.
+func (o *options) byArrival(w *work, made *synthetic.Generator, prompts func(*synthetic.Generator) workloads.Source) error {
+	arrivals, err := o.arrivals(o.randomSeed)
+	if err != nil {
+		return err
+	}
+	parts := make([]workloads.Source, len(o.classArrivals))
+	for k := range parts {
+		parts[k] = prompts(made.Only(k))
+	}
+	s := synthetic.NewSequence(func(yield func(int) bool) {
+		for _, class := range arrivals {
+			if !yield(class) {
+				return
+			}
+		}
+	}, parts...)
+	w.Source, w.close = s, s.Close
+	return nil
 }
 
 // synthetic makes the generator of prompts: of the classes if there are some.
