@@ -388,7 +388,7 @@ func scheduleLag(t *tally, s *Summary) (string, Level) {
 	asked := capsAsked(t.m.Load) // the limit on open files is none
 	switch {
 	case t.caps.decide() && asked != "":
-		return message + fmt.Sprintf("; the cap of %s was reached.", asked), Suspect
+		return message + fmt.Sprintf("; the cap of %s held requests back.", asked), Suspect
 	case behind && !s.Partial:
 		return message + "; no cap was reached, so the client was the limit.", Invalid
 	}

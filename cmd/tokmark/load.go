@@ -49,7 +49,7 @@ const byDefault = 1
 
 func (o *loadOptions) bindLoad(fs *pflag.FlagSet) {
 	o.concurrencies = levels{1}
-	fs.Var(&o.concurrencies, "concurrency", "sessions in flight (a session of one turn is a request); with a rate: the most in flight; several, as 1,8,64: a sweep")
+	fs.Var(&o.concurrencies, "concurrency", "sessions in flight (a session of one turn is a request); with a rate or a trace: the most in flight; several, as 1,8,64: a sweep")
 	fs.Float64Var(&o.concurrencyRamp, "concurrency-ramp-duration", 0, "`seconds` over which the concurrency grows from 1")
 	fs.StringSliceVar(&o.concurrencyStages, "concurrency-stages", nil, "concurrency over time, as `30s:1-64,60s:64,10s:8`: each a duration and a level, or a ramp between two")
 	fs.Var(&o.rates, "request-rate", "requests per second, sent when due whether or not others have ended; several: a sweep")

@@ -549,11 +549,11 @@ func clientSection(s *report.Summary) section {
 	}
 	l := s.Load
 	if l.Asked.Rate > 0 || l.ScheduledRate != nil && l.OpenLoop {
-		asked := phrase.Unknown
+		text := "scheduled " + phrase.Maybe(l.ScheduledRate) + ", achieved " + phrase.Maybe(l.AchievedRate) + " requests/s"
 		if l.Asked.Rate > 0 {
-			asked = phrase.Figure(l.Asked.Rate)
+			text = "asked " + phrase.Figure(l.Asked.Rate) + ", " + text
 		}
-		add("rate", "asked "+asked+", scheduled "+phrase.Maybe(l.ScheduledRate)+", achieved "+phrase.Maybe(l.AchievedRate)+" requests/s")
+		add("rate", text)
 	}
 	limit := "no cap"
 	if l.Asked.Concurrency > 0 {

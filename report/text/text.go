@@ -263,8 +263,10 @@ func (p *page) load(s *report.Summary) {
 	const key = blockKey
 	l := s.Load
 	if l.Asked.Rate > 0 || l.ScheduledRate != nil && l.OpenLoop {
-		text := "asked " + orUnknown(positive(l.Asked.Rate)) + ", scheduled " + orUnknown(l.ScheduledRate) +
-			", achieved " + orUnknown(l.AchievedRate) + " requests/s"
+		text := "scheduled " + orUnknown(l.ScheduledRate) + ", achieved " + orUnknown(l.AchievedRate) + " requests/s"
+		if l.Asked.Rate > 0 {
+			text = "asked " + figure(l.Asked.Rate) + ", " + text
+		}
 		p.item("rate", key, text)
 	}
 	cap := "no cap"
