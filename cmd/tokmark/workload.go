@@ -348,37 +348,20 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 		}
 	}
 	w := &work{close: func() error { return nil }}
-	numbered := func(source workloads.Source) workloads.Source {
-		if o.first > 0 {
-			source = shifted{Source: source, by: o.first}
-		}
-		if o.entries > 0 {
-			source = workloads.Cycle{Source: source, N: o.entries}
-		}
-		return source
-	}
 	if o.inputFile == "" {
 		m.WorkloadHash = made.Hash()
 		m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheCold)}
 		if o.hitRate > 0 {
 			m.Cache = record.Cache{Mode: record.CacheHitRate, HitRate: o.hitRate, Block: o.cacheBlock}
 		}
-		prompts := func(g *synthetic.Generator) workloads.Source {
-			if o.promptAs == "token-ids" {
-				return numbered(synthetic.TokenIDs{Source: g, Seed: o.randomSeed, Salt: o.salt})
-			}
-			return numbered(g)
+		if err := o.prompts(w, made); err != nil {
+			return nil, err
 		}
-		w.Source = prompts(made)
-		if len(o.classArrivals) > 0 {
-			if err := o.byArrival(w, made, prompts); err != nil {
-				return nil, err
-			}
-		}
-	} else if err := o.file(w, m, made, count); err != nil {
-		return nil, err
 	} else {
-		w.Source = numbered(w.Source)
+		if err := o.file(w, m, made, count); err != nil {
+			return nil, err
+		}
+		w.Source = o.numbered(w.Source)
 	}
 	if w.Source, err = o.withModels(w.Source); err != nil {
 		return nil, errors.Join(err, w.close())
@@ -397,15 +380,36 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 	return w, nil
 }
 
-// byArrival takes each session from the class whose arrival it is.
-func (o *options) byArrival(w *work, made *synthetic.Generator, prompts func(*synthetic.Generator) workloads.Source) error {
+// numbered is the source with the numbers of sessions as this run has them.
+func (o *options) numbered(source workloads.Source) workloads.Source {
+	if o.first > 0 {
+		source = shifted{Source: source, by: o.first}
+	}
+	if o.entries > 0 {
+		source = workloads.Cycle{Source: source, N: o.entries}
+	}
+	return source
+}
+
+// prompts puts synthetic prompts into w: each session of the class whose
+// arrival it is, if classes have arrivals of their own.
+func (o *options) prompts(w *work, made *synthetic.Generator) error {
+	of := func(g *synthetic.Generator) workloads.Source {
+		if o.promptAs == "token-ids" {
+			return o.numbered(synthetic.TokenIDs{Source: g, Seed: o.randomSeed, Salt: o.salt})
+		}
+		return o.numbered(g)
+	}
+	if w.Source = of(made); len(o.classArrivals) == 0 {
+		return nil
+	}
 	arrivals, err := o.arrivals(o.randomSeed)
 	if err != nil {
 		return err
 	}
 	parts := make([]workloads.Source, len(o.classArrivals))
 	for k := range parts {
-		parts[k] = prompts(made.Only(k))
+		parts[k] = of(made.Only(k))
 	}
 	s := synthetic.NewSequence(func(yield func(int) bool) {
 		for _, class := range arrivals {
