@@ -39,7 +39,7 @@ type dispatch struct {
 	left    atomic.Int64 // requests that may still be sent
 	sent    atomic.Int64
 	most    atomic.Int64 // in flight
-	unsent  int64
+	unsent  atomic.Int64
 }
 
 // open lets sessions in: as many as the plan says at the start, and as many
@@ -88,7 +88,7 @@ func (d *dispatch) loop(ctx context.Context, schedule iter.Seq[time.Duration]) e
 			if !ok {
 				return nil
 			}
-			if err := d.send(ctx, free); err != nil {
+			if sent, err := d.send(ctx, free); err != nil || !sent {
 				return err
 			}
 		}
@@ -107,20 +107,23 @@ func (d *dispatch) loop(ctx context.Context, schedule iter.Seq[time.Duration]) e
 		default:
 			d.held.begin(due, d.clock())
 			_, ok := d.slot()
-			if closed(d.stop) {
-				return nil
-			}
 			over = !ok
 			d.held.end(d.clock())
+		}
+		if !over {
+			sent, err := d.send(ctx, due)
+			if err != nil {
+				return err
+			}
+			over = !sent
+		}
+		if closed(d.stop) {
+			return nil
 		}
 		if over {
 			if err := d.drop(due); err != nil {
 				return err
 			}
-			continue
-		}
-		if err := d.send(ctx, due); err != nil {
-			return err
 		}
 	}
 	return nil
@@ -137,12 +140,8 @@ func (d *dispatch) slot() (record.Time, bool) {
 		return free, true
 	default:
 	}
-	var over <-chan time.Time
-	if d.end.IsSet() {
-		timer := time.NewTimer(d.end.Sub(d.clock()))
-		defer timer.Stop()
-		over = timer.C
-	}
+	over, stop := d.untilEnd()
+	defer stop()
 	select {
 	case free := <-d.slots:
 		return free, true
@@ -151,6 +150,16 @@ func (d *dispatch) slot() (record.Time, bool) {
 	case <-over:
 		return 0, false
 	}
+}
+
+// untilEnd returns what fires when the time is over: never, if a count bounds
+// the phase. stop frees it.
+func (d *dispatch) untilEnd() (over <-chan time.Time, stop func() bool) {
+	if !d.end.IsSet() {
+		return nil, func() bool { return false }
+	}
+	timer := time.NewTimer(d.end.Sub(d.clock()))
+	return timer.C, timer.Stop
 }
 
 // over reports whether nothing may be sent any more at t.
@@ -183,21 +192,26 @@ func (d *dispatch) take() (job, error) {
 }
 
 // send has the next session carried, in a goroutine of its own. It holds a
-// slot, which is given back.
-func (d *dispatch) send(ctx context.Context, due record.Time) error {
-	j, err := d.take()
-	if err != nil {
-		return err
-	}
-	if !d.claim() {
-		return nil // later turns of other sessions took the last ones
-	}
+// slot, which is given back. It returns false if the prefill cap let none
+// through before the time was over, or the run is to stop.
+func (d *dispatch) send(ctx context.Context, due record.Time) (bool, error) {
 	if len(d.prefill) < cap(d.prefill) || d.prefill == nil {
 		d.enterPrefill(ctx)
 	} else {
 		d.held.begin(due, d.clock())
-		d.enterPrefill(ctx)
+		_, ok := d.enterPrefill(ctx)
 		d.held.end(d.clock())
+		if !ok {
+			return false, nil
+		}
+	}
+	j, err := d.take()
+	if err != nil {
+		return false, err
+	}
+	if !d.claim() {
+		d.leavePrefill()
+		return true, nil // later turns of other sessions took the last ones
 	}
 	s := &session{dispatch: d, job: j, due: due, capWait: d.held.of(due)}
 	d.carried.Add(1)
@@ -206,7 +220,7 @@ func (d *dispatch) send(ctx context.Context, due record.Time) error {
 	default:
 		go d.carryAll(ctx, s)
 	}
-	return nil
+	return true, nil
 }
 
 // release gives a slot back, unless there are more than the ramp wants.
@@ -256,18 +270,28 @@ func (d *dispatch) carryAll(ctx context.Context, s *session) {
 func (d *dispatch) claim() bool { return d.left.Add(-1) >= 0 }
 
 // enterPrefill waits until one more request may be without output, and returns
-// how long that took. leavePrefill ends it.
-func (d *dispatch) enterPrefill(ctx context.Context) time.Duration {
+// how long that took; false if the time was over before, or the run is to stop.
+// leavePrefill ends it.
+func (d *dispatch) enterPrefill(ctx context.Context) (waited time.Duration, ok bool) {
 	if d.prefill == nil {
-		return 0
+		return 0, true
 	}
-	before := d.clock()
 	select {
 	case d.prefill <- struct{}{}:
-	case <-ctx.Done():
-		return 0
+		return 0, true
+	default:
 	}
-	return d.clock().Sub(before)
+	before := d.clock()
+	over, stop := d.untilEnd()
+	defer stop()
+	select {
+	case d.prefill <- struct{}{}:
+		ok = true
+	case <-over:
+	case <-d.stop:
+	case <-ctx.Done():
+	}
+	return d.clock().Sub(before), ok
 }
 
 func (d *dispatch) leavePrefill() {
@@ -277,6 +301,9 @@ func (d *dispatch) leavePrefill() {
 	}
 }
 
+// heldToTheEnd is why a request that was due was never sent.
+const heldToTheEnd = "the requests in flight were at their limit from the due time to the end of the run"
+
 // drop records the request that was due and could not be sent before the end
 // of the run.
 func (d *dispatch) drop(due record.Time) error {
@@ -284,9 +311,8 @@ func (d *dispatch) drop(due record.Time) error {
 	if err != nil {
 		return err
 	}
-	d.unsent++
-	s := &session{dispatch: d, job: j, due: due}
-	s.unsent("the requests in flight were at their limit from the due time to the end of the run")
+	s := &session{dispatch: d, job: j, due: due, capWait: d.held.of(due)}
+	s.unsent(heldToTheEnd)
 	return nil
 }
 
@@ -300,6 +326,7 @@ func (d *dispatch) users(ctx context.Context, sessions int64) error {
 		all.Go(func() {
 			wait := sleeper{clock: d.clock, stop: d.stop}
 			due := d.start + record.Time(users.Start(k))
+			var shifted time.Duration
 			for i := int64(k); sessions == 0 || i < sessions; i += int64(users.Count) {
 				j := d.job(d.phase, i)
 				if j.err != nil {
@@ -308,9 +335,12 @@ func (d *dispatch) users(ctx context.Context, sessions int64) error {
 				if d.over(due) || d.left.Load() <= 0 || !wait.until(due) || failed.Load() != nil || !d.claim() {
 					return
 				}
-				s := &session{dispatch: d, job: j, due: due, capWait: d.enterPrefill(ctx), next: users.Next}
+				s := &session{dispatch: d, job: j, due: due, shifted: shifted, users: &users}
+				if !s.enter(ctx) {
+					return
+				}
 				s.carry(ctx)
-				due = s.due
+				due, shifted = s.due, s.shifted
 			}
 		})
 	}

@@ -67,9 +67,9 @@ type Plan struct {
 	// Grace is how long requests in flight may go on after Duration, or after
 	// an interrupt.
 	Grace time.Duration
-	// Warmup sessions run to their end before the measurement. With
-	// WarmupRepeats they are the first that will be measured, which fills a
-	// prefix cache with them; otherwise they are others.
+	// Warmup requests are sent before the measurement, and end before it. With
+	// WarmupRepeats it counts whole sessions, the first that will be measured,
+	// which fills a prefix cache with them; otherwise they are others.
 	Warmup        int64
 	WarmupRepeats bool
 

@@ -135,7 +135,9 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 	var duration time.Duration
 	if phase == record.PhaseWarmup {
 		sessions, schedule = r.plan.Warmup, r.plan.WarmupSchedule
-		d.left.Store(unbounded)
+		if d.left.Store(sessions); r.plan.WarmupRepeats {
+			d.left.Store(unbounded)
+		}
 	} else {
 		sessions, schedule, duration = r.plan.Sessions, r.plan.Schedule, r.plan.Duration
 		if d.left.Store(unbounded); r.plan.Requests > 0 {
@@ -187,7 +189,7 @@ func (r *run) phase(ctx context.Context, stop <-chan struct{}, phase record.Phas
 	r.settle(ctx, d, cancel)
 	if phase == record.PhaseMeasure {
 		r.res.MeasureStart, r.res.MeasureEnd = d.start, sent
-		r.res.Sent, r.res.Unsent, r.res.MaxInFlight = d.sent.Load(), d.unsent, d.most.Load()
+		r.res.Sent, r.res.Unsent, r.res.MaxInFlight = d.sent.Load(), d.unsent.Load(), d.most.Load()
 	}
 	return err
 }

@@ -347,6 +347,33 @@ func TestWarmupRunsBeforeAndApart(t *testing.T) {
 	})
 }
 
+func TestWarmupCountsTurns(t *testing.T) {
+	phases := func(recs []*record.Record) map[record.Phase]int {
+		out := map[record.Phase]int{}
+		for _, r := range recs {
+			out[r.Phase]++
+		}
+		return out
+	}
+	server := answer{ttft: 10 * ms, tokens: 1}
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, server, func(p *Plan) { p.Warmup, p.Sessions, p.Source = 2, 1, conversation{} })
+		equal(t, "phases", phases(recs), map[record.Phase]int{record.PhaseWarmup: 2, record.PhaseMeasure: 3})
+		equal(t, "turns", []int{recs[0].Turn, recs[1].Turn}, []int{0, 1})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, server, func(p *Plan) {
+			p.Warmup, p.Sessions, p.Source, p.WarmupSchedule, p.Schedule = 4, 1, conversation{}, every(5*time.Second), every(time.Second)
+		})
+		equal(t, "phases", phases(recs), map[record.Phase]int{record.PhaseWarmup: 4, record.PhaseMeasure: 3})
+	})
+	// What is to be found in the cache is sent whole.
+	synctest.Test(t, func(t *testing.T) {
+		recs, _ := measure(t, server, func(p *Plan) { p.Warmup, p.WarmupRepeats, p.Sessions, p.Source = 2, true, 2, conversation{} })
+		equal(t, "phases", phases(recs), map[record.Phase]int{record.PhaseWarmup: 6, record.PhaseMeasure: 6})
+	})
+}
+
 func TestDurationAndGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		// Requests of 400 ms: sent at 0, 400, 800; the third ends at 1200,
@@ -585,6 +612,52 @@ func TestPrefillConcurrency(t *testing.T) {
 	})
 }
 
+func TestPrefillCapUnderASchedule(t *testing.T) {
+	server := answer{ttft: 100 * ms, itl: 100 * ms, tokens: 4}
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, server, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Requests, p.Schedule = 0, 1, 4, every(50*ms)
+		})
+		equal(t, "due", column(recs, dueAt), []float64{0, 50, 100, 150})
+		equal(t, "start", column(recs, started), []float64{0, 100, 200, 300})
+		equal(t, "kept by the cap", column(recs, capWait), []float64{0, 50, 100, 150})
+		if res.MaxInFlight != 4 {
+			t.Errorf("most in flight %d", res.MaxInFlight)
+		}
+	})
+	// Nothing is sent after the end, however long it waited.
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, server, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Schedule, p.Duration, p.Grace = 0, 1, every(50*ms), 250*ms, time.Second
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok", "dropped", "dropped"})
+		equal(t, "kept by the cap", column(recs, capWait), []float64{0, 50, 100, 100, 50})
+		if res.Sent != 3 || res.Unsent != 2 || res.MeasureEnd != record.Time(250*ms) {
+			t.Errorf("result %+v, want 3 sent and 2 not, until 250 ms", res)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		interrupt := make(chan struct{})
+		time.AfterFunc(150*ms, func() { close(interrupt) })
+		recs, _ := measure(t, server, func(p *Plan) {
+			p.Concurrency, p.PrefillConcurrency, p.Requests, p.Schedule, p.Grace = 0, 1, 9, every(50*ms), time.Second
+			p.Interrupt = interrupt
+		})
+		equal(t, "start", column(recs, started), []float64{0, 100})
+	})
+	// The later turns of sessions, too.
+	synctest.Test(t, func(t *testing.T) {
+		recs, res := measure(t, answer{ttft: 400 * ms, tokens: 1}, func(p *Plan) {
+			p.Users, p.PrefillConcurrency, p.Source = arrival.Users{Count: 2, Rate: 10}, 1, conversation{}
+			p.Concurrency, p.Duration, p.Grace = 0, 300*ms, time.Second
+		})
+		equal(t, "outcomes", outcomes(recs), []string{"ok", "dropped"})
+		if res.Unsent != 1 {
+			t.Errorf("result %+v", res)
+		}
+	})
+}
+
 func TestUserCentricLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recs, res := measure(t, answer{ttft: 50 * ms, tokens: 1}, func(p *Plan) {
@@ -602,6 +675,7 @@ func TestUserCentricLoad(t *testing.T) {
 		})
 		// A slow answer shifts the user's schedule.
 		equal(t, "start", column(recs, started), []float64{0, 350, 700})
+		equal(t, "shifted", column(recs, func(r *record.Record) (time.Duration, bool) { return r.Shifted, true }), []float64{0, 150, 150})
 		equal(t, "outcomes", outcomes(recs), []string{"ok", "ok", "ok"})
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/workloads"
+	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
 // preallocated bounds the chunks that a record has room for from the start.
@@ -24,9 +25,10 @@ type session struct {
 	due     record.Time
 	capWait time.Duration
 	ended   record.Time // the last request's end
-	// next, if set, says when the turn after one with these offsets is due, in
-	// place of end + think time.
-	next func(due, ended time.Duration) time.Duration
+	// users, if set, say when the next turn is due, in place of end + think
+	// time; shifted is how much later than their gap wanted that is.
+	users   *arrival.Users
+	shifted time.Duration
 }
 
 // carry sends the turns of the session, one after the other. A turn is due when
@@ -48,8 +50,10 @@ func (s *session) carry(ctx context.Context) {
 			rec.Output = nil
 		}
 		s.out <- rec
-		if s.next != nil {
-			s.due = s.start + record.Time(s.next(s.due.Sub(s.start), s.ended.Sub(s.start)))
+		if u := s.users; u != nil {
+			was := s.due.Sub(s.start)
+			next := u.Next(was, s.ended.Sub(s.start))
+			s.due, s.shifted = s.start+record.Time(next), next-(was+u.Gap())
 		} else {
 			s.due = s.ended + record.Time(request.Delay)
 		}
@@ -67,7 +71,9 @@ func (s *session) carry(ctx context.Context) {
 			s.unsent(err.Error())
 			return
 		}
-		s.capWait = s.enterPrefill(ctx)
+		if !s.enter(ctx) {
+			return
+		}
 	}
 }
 
@@ -82,6 +88,15 @@ func (s *session) keep(more bool) openai.Keep {
 		keep |= openai.KeepUncounted
 	}
 	return keep
+}
+
+// enter waits until the prefill cap lets the turn through. False: it never did,
+// which is recorded unless the run is to stop.
+func (s *session) enter(ctx context.Context) (ok bool) {
+	if s.capWait, ok = s.enterPrefill(ctx); !ok && !closed(s.stop) && ctx.Err() == nil {
+		s.unsent(heldToTheEnd)
+	}
+	return ok
 }
 
 // exchange sends the turn and waits for its answer.
@@ -111,6 +126,7 @@ func (s *session) exchange(ctx context.Context, rec *record.Record, keep openai.
 
 // unsent records that the turn could not be sent.
 func (s *session) unsent(why string) {
+	s.dispatch.unsent.Add(1)
 	rec := s.newRecord()
 	rec.End = s.clock()
 	rec.Fail(record.Dropped, record.Failure{Stage: "build", Message: why})
@@ -122,6 +138,7 @@ func (s *session) newRecord() *record.Record {
 	req := &s.session.Turns[s.turn]
 	rec := record.New(s.phase, s.i)
 	rec.Due, rec.Session, rec.Turn, rec.Class, rec.CapWait = s.due, s.session.ID, s.turn, req.Class, s.capWait
+	rec.Shifted = s.shifted
 	rec.Streaming = s.plan.Body.Stream
 	if rec.Model = req.Model; rec.Model == "" {
 		rec.Model = s.plan.Body.Model

@@ -109,6 +109,19 @@ type LoadFacts struct {
 	// the first start to the last end.
 	MaxInFlight  int64    `json:"max_in_flight,omitempty"`
 	MeanInFlight *float64 `json:"mean_in_flight,omitempty"`
+	// Shifted counts the turns of users that were due later than the user's
+	// gap wanted, as the answer before took longer.
+	Shifted int64 `json:"shifted,omitempty"`
+	// Held tells of requests that waited for a cap of the plan; nil: none did.
+	Held *Held `json:"held,omitempty"`
+}
+
+// Held are the requests that waited for a cap on those in flight, or in
+// prefill, and were then sent; times are in milliseconds.
+type Held struct {
+	Requests int64   `json:"requests"`
+	Mean     float64 `json:"wait_ms_avg"`
+	Max      float64 `json:"wait_ms_max"`
 }
 
 // OutcomeShare is how many measured requests ended in one way.
@@ -240,7 +253,7 @@ func (t *tally) summary(opt Options) *Summary {
 			Asked: t.m.Load, OpenLoop: t.openLoop,
 			Sent:          t.starts.n,
 			ScheduledRate: t.dues.rate(), AchievedRate: t.starts.rate(),
-			MaxInFlight: t.m.MaxInFlight,
+			MaxInFlight: t.m.MaxInFlight, Held: t.caps.result(), Shifted: t.shifted,
 		},
 		Outcomes: t.outcomeShares(),
 		Errors:   t.errorGroups(),

@@ -245,6 +245,61 @@ func TestVerdictAndWarnings(t *testing.T) {
 				}
 				return rs
 			}},
+		{name: "so is one on prefill", codes: []string{report.ScheduleLag}, level: report.Suspect,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load, m.MaxInFlight = record.Load{Rate: 200, PrefillConcurrency: 1}, 7
+				for i, r := range rs {
+					r.Due = record.Time(i) * 5 * msec
+					r.CapWait = r.Start.Sub(r.Due)
+				}
+				return rs
+			}},
+		{name: "so is one that a ramp keeps below the level in flight", codes: []string{report.ScheduleLag}, level: report.Suspect,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load, m.MaxInFlight = record.Load{Rate: 200, Concurrency: 100}, 2
+				for i, r := range rs {
+					r.Due = record.Time(i) * 5 * msec
+					r.CapWait = r.Start.Sub(r.Due)
+				}
+				return rs
+			}},
+		{name: "a cap that explains little of it is no excuse", codes: []string{report.ScheduleLag, report.ClientLate}, level: report.Invalid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load, m.MaxInFlight = record.Load{Rate: 200, Concurrency: 2}, 2
+				for i, r := range rs {
+					r.Due = record.Time(i) * 5 * msec
+					r.CapWait = r.Start.Sub(r.Due) / 3
+				}
+				return rs
+			}},
+		{name: "a cap that held the last back to the end", codes: []string{report.ScheduleLag}, level: report.Suspect,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load, m.Unsent = record.Load{Rate: 100, Concurrency: 2}, 1
+				for _, r := range rs {
+					r.Due = r.Start
+				}
+				last := record.New(record.PhaseMeasure, int64(len(rs)))
+				last.Due, last.CapWait, last.Outcome = rs[len(rs)-1].Due, 30*time.Millisecond, record.Dropped
+				return append(rs, last)
+			}},
+		{name: "users who wait for answers", codes: []string{report.UsersBehind}, level: report.Suspect,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load = record.Load{Rate: 200, Users: 1}
+				for _, r := range rs {
+					r.Due, r.Shifted = r.Start, 5*time.Millisecond
+				}
+				rs[0].Shifted = 0
+				return rs
+			}},
+		{name: "users who wait now and then", level: report.Valid,
+			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
+				m.Load = record.Load{Rate: 1e9 / float64(rs[1].Start-rs[0].Start), Users: 1}
+				for _, r := range rs {
+					r.Due = r.Start
+				}
+				rs[1].Shifted = time.Millisecond
+				return rs
+			}},
 		{name: "late throughout though at the full rate", codes: []string{report.ScheduleLag}, level: report.Suspect,
 			change: func(m *record.Manifest, rs []*record.Record) []*record.Record {
 				m.Load = record.Load{Rate: 100}
@@ -342,6 +397,9 @@ func TestOpenLoopBacklog(t *testing.T) {
 	}
 	if got := *s.Load.ScheduledRate; !near(got, 20) {
 		t.Errorf("scheduled %v requests/s, want 20", got)
+	}
+	if got, want := s.Load.Held, (&report.Held{Requests: 5, Mean: 300, Max: 500}); got == nil || *got != *want {
+		t.Errorf("held back %+v, want %+v", got, want)
 	}
 	for tag, want := range map[string]float64{
 		"request_latency": 145, "request_latency_from_due": 645, "time_to_first_token_from_due": 645, "schedule_lateness": 500,

@@ -55,6 +55,8 @@ type tally struct {
 	groups   map[ErrorGroup]int64 // with Count 0
 	sources  map[record.Source]int64
 
+	caps             caps
+	shifted          int64  // turns of users that were sent
 	starts, dues     series // of measured requests that were sent
 	inFlight         time.Duration
 	lastEnd          record.Time
@@ -100,6 +102,37 @@ func (s sum) mean() *float64 {
 	}
 	v := float64(s.sum) / float64(s.n) / ms
 	return &v
+}
+
+// caps is what waiting for caps adds up to.
+type caps struct {
+	held              int64 // requests that waited and were sent
+	waited, most      time.Duration
+	explained, behind time.Duration // of requests never sent too: what caps took of it
+}
+
+// add takes a measured request.
+func (c *caps) add(r *record.Record) {
+	late, sent := r.Lateness()
+	if !sent {
+		late = r.CapWait
+	} else if r.CapWait > 0 {
+		c.held++
+		c.waited, c.most = c.waited+r.CapWait, max(c.most, r.CapWait)
+	}
+	c.explained += r.CapWait
+	c.behind += max(late, r.CapWait)
+}
+
+// decide reports whether a load that was late was so for the caps: they
+// explain most of it.
+func (c *caps) decide() bool { return c.explained > 0 && 2*c.explained >= c.behind }
+
+func (c *caps) result() *Held {
+	if c.held == 0 {
+		return nil
+	}
+	return &Held{Requests: c.held, Mean: float64(c.waited) / float64(c.held) / ms, Max: float64(c.most) / ms}
 }
 
 // series is a number of moments, in any order.
@@ -195,6 +228,7 @@ func (t *tally) add(r *record.Record) {
 		t.cooldown++
 		return
 	}
+	t.caps.add(r)
 	var kept *request
 	if r.Outcome != record.Dropped && r.Start.IsSet() {
 		kept = t.newRequest(r)
@@ -223,6 +257,9 @@ func (t *tally) addSent(r *record.Record) {
 	t.starts.add(r.Start)
 	if r.Due.IsSet() {
 		t.dues.add(r.Due)
+	}
+	if r.Shifted > 0 {
+		t.shifted++
 	}
 	t.served.add(r)
 	end := r.Start

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,7 @@ const (
 	AllFailed           = "all_failed"
 	NoValidRequests     = "no_valid_requests"
 	ScheduleLag         = "schedule_lag"
+	UsersBehind         = "users_behind"
 	PartialRun          = "partial_run"
 	DamagedRecords      = "damaged_records"
 	MissingRecords      = "missing_records"
@@ -158,6 +160,7 @@ var rules = []rule{
 		}},
 	{ScheduleLag, "Latencies from due count the wait; ask for a lower rate, allow more in flight, or give the client more CPU.",
 		scheduleLag},
+	{UsersBehind, "Give more users if the rate is what counts, or ask for less: what was measured is what so many users get out of this server.", usersBehind},
 	{ClientLate, "Give the client more CPU, ask for less, or spread the load over several clients.", clientLate},
 	{ConcurrencyNotReached, "Give the client more CPU, ask for less, or spread the load over several clients.", concurrencyNotReached},
 	{ImpossibleRate, "Look at the clock of the client, at what stands between client and server, and at the server's token counts.", impossible},
@@ -364,9 +367,9 @@ func LatenessBound(rate float64) time.Duration {
 	return min(max(time.Duration(1e9/rate/2), minLateness), maxLateness)
 }
 
-// scheduleLag compares the schedule with what was sent. If a cap on requests
-// in flight held requests back, that was asked for, and the latencies from due
-// tell what it cost; if not, the client was the limit.
+// scheduleLag compares the schedule with what was sent. If waiting for a cap
+// explains it, that was asked for, and the latencies from due tell what it
+// cost; if not, the client was the limit.
 func scheduleLag(t *tally, s *Summary) (string, Level) {
 	if !t.openLoop || t.starts.n == 0 {
 		return "", Valid
@@ -394,15 +397,39 @@ func scheduleLag(t *tally, s *Summary) (string, Level) {
 	if len(seen) == 0 {
 		return "", Valid
 	}
-	capped := t.m.Load.Concurrency > 0 && t.m.MaxInFlight >= int64(t.m.Load.Concurrency)
 	message := "The load was not sent as scheduled: " + strings.Join(seen, "; ")
+	asked := capsAsked(t.m.Load) // the limit on open files is none
 	switch {
-	case capped:
-		return message + fmt.Sprintf("; the cap of %d in flight was reached.", t.m.Load.Concurrency), Suspect
+	case t.caps.decide() && asked != "":
+		return message + fmt.Sprintf("; the cap of %s held requests back.", asked), Suspect
 	case behind && !s.Partial:
 		return message + "; no cap was reached, so the client was the limit.", Invalid
 	}
 	return message + ".", Suspect
+}
+
+// usersBehind: users who wait for answers longer than their gap send less than
+// was asked for. The schedule gives way, so nothing is ever late.
+func usersBehind(t *tally, s *Summary) (string, Level) {
+	asked, achieved := t.m.Load, s.Load.AchievedRate
+	if asked.Users == 0 || t.shifted == 0 || achieved == nil || *achieved >= rateReached*asked.Rate {
+		return "", Valid
+	}
+	answer := float64(t.inFlight) / float64(t.starts.n)
+	return fmt.Sprintf("%d users sent %.4g requests/s where %.4g were asked for: %s were put off, as the answer before took longer than the user's gap of %.4g ms. At the %.4g ms that answers took, it takes %d users or more.",
+		asked.Users, *achieved, asked.Rate, of(t.shifted, t.starts.n, "turns"), float64(asked.Users)*1e3/asked.Rate, answer/ms, max(asked.Users+1, int(math.Ceil(answer/1e9*asked.Rate)))), Suspect
+}
+
+// capsAsked names the caps of a load; empty: it has none.
+func capsAsked(l record.Load) string {
+	var parts []string
+	if l.Concurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
+	}
+	if l.PrefillConcurrency > 0 {
+		parts = append(parts, fmt.Sprintf("%d in prefill", l.PrefillConcurrency))
+	}
+	return strings.Join(parts, ", or of ")
 }
 
 func skipped(in *record.Input, trace bool) string {

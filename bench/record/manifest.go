@@ -162,6 +162,8 @@ type Load struct {
 	// cap on it if there is a rate; 0: no cap.
 	Concurrency int     `json:"concurrency,omitempty"`
 	Rate        float64 `json:"request_rate,omitempty"` // requests per second
+	// PrefillConcurrency caps the requests that have no output yet; 0: no cap.
+	PrefillConcurrency int `json:"prefill_concurrency,omitempty"`
 	// Users send that rate together, each with one request in flight.
 	Users    int    `json:"num_users,omitempty"`
 	Arrival  string `json:"arrival_pattern,omitempty"`

@@ -102,10 +102,13 @@ type Record struct {
 	Due     Time `json:"due,omitzero"`
 	Start   Time `json:"start,omitzero"`
 	Written Time `json:"written,omitzero"`
-	// CapWait is the part of Start - Due spent waiting for one of the requests
-	// in flight to end, where the plan caps them; the rest of it is our own
-	// lateness.
+	// CapWait is the part of Start - Due spent waiting for a cap of the plan on
+	// requests in flight, or on those without output; the rest of it is our
+	// own lateness. Of a request that was never sent it is how long it waited.
 	CapWait time.Duration `json:"cap_wait_ns,omitempty"`
+	// Shifted is how much later the turn of a user was due than the user's gap
+	// wanted, as the answer before took longer. Only a user-centric load has it.
+	Shifted time.Duration `json:"shifted_ns,omitempty"`
 	// FirstByte is the first byte of the response header, FirstEvent the first
 	// event with data, whatever it holds. FirstComment is the first comment
 	// line of the stream, if one came before that: what servers send to keep

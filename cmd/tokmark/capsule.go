@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -289,6 +290,10 @@ func (c *capsule) apply(flags *pflag.FlagSet) error {
 		if err := set(name, raw); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
+	}
+	if l := c.m.Load; l.Concurrency > 0 && (l.Rate > 0 || l.Arrival != "") && !given["concurrency"] {
+		// A cap of the default's value was given all the same.
+		errs = append(errs, flags.Set("concurrency", strconv.Itoa(l.Concurrency)))
 	}
 	salt, err := json.Marshal(c.m.Salt)
 	errs = append(errs, err, set("salt", salt))

@@ -48,6 +48,9 @@ a file that --input-file reads back to the same requests.`,
 			if err := o.validate(fs); err != nil {
 				return usage(err)
 			}
+			if o.tokenizer == "server" {
+				return usagef("--tokenizer server: dataset asks no server: give the path of a tokenizer.json, cl100k_base or o200k_base")
+			}
 			return showDataset(w, o, out)
 		},
 	}

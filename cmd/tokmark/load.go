@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tokmark/tokmark/bench"
+	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/workloads/arrival"
 )
 
@@ -20,6 +21,7 @@ import (
 type loadOptions struct {
 	concurrencies, rates       levels // several make a sweep
 	concurrency                int    // of this run
+	concurrencyGiven           bool   // it caps a schedule too
 	concurrencyRamp, rateRamp  float64
 	concurrencyStages          []string
 	requestRate                float64 // of this run
@@ -37,7 +39,9 @@ type loadOptions struct {
 	autoOffset                 bool
 	scheduleStart, scheduleEnd float64
 	speedup                    float64
-	bounds                     int // who says how much is sent: the user, or byDefault
+	classArrivals              []arrival.Plan // of the classes, if they have their own
+	needsTimes                 string         // option given that needs a file with times; empty: none
+	bounds                     int            // who says how much is sent: the user, or byDefault
 }
 
 // byDefault marks a bound that nobody gave.
@@ -45,7 +49,7 @@ const byDefault = 1
 
 func (o *loadOptions) bindLoad(fs *pflag.FlagSet) {
 	o.concurrencies = levels{1}
-	fs.Var(&o.concurrencies, "concurrency", "sessions in flight (a session of one turn is a request); with a rate: the most in flight; several, as 1,8,64: a sweep")
+	fs.Var(&o.concurrencies, "concurrency", "sessions in flight (a session of one turn is a request); with a rate or a trace: the most in flight; several, as 1,8,64: a sweep")
 	fs.Float64Var(&o.concurrencyRamp, "concurrency-ramp-duration", 0, "`seconds` over which the concurrency grows from 1")
 	fs.StringSliceVar(&o.concurrencyStages, "concurrency-stages", nil, "concurrency over time, as `30s:1-64,60s:64,10s:8`: each a duration and a level, or a ramp between two")
 	fs.Var(&o.rates, "request-rate", "requests per second, sent when due whether or not others have ended; several: a sweep")
@@ -70,8 +74,22 @@ func (o *loadOptions) bindLoad(fs *pflag.FlagSet) {
 	fs.Float64Var(&o.speedup, "fixed-schedule-speedup", 1, "divides the gaps of the file's schedule")
 }
 
+// scheduleOptions are about the schedule of a file.
+var scheduleOptions = []string{
+	"fixed-schedule", "fixed-schedule-auto-offset", "fixed-schedule-start-offset", "fixed-schedule-end-offset", "fixed-schedule-speedup",
+}
+
+// given reports whether the user asked for the option; a switch that is off is
+// not asked for.
+func given(fs *pflag.FlagSet, name string) bool {
+	f := fs.Lookup(name)
+	return f.Changed && (f.Value.Type() != "bool" || f.Value.String() == "true")
+}
+
 // scheduled reports whether a rate decides when requests are sent.
-func (o *loadOptions) scheduled() bool { return o.requestRate > 0 || len(o.rateStages) > 0 }
+func (o *loadOptions) scheduled() bool {
+	return o.requestRate > 0 || len(o.rateStages) > 0 || len(o.classArrivals) > 0
+}
 
 func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 	if len(o.concurrencies) > 0 && o.concurrency == 0 {
@@ -80,6 +98,12 @@ func (o *loadOptions) completeLoad(fs *pflag.FlagSet) {
 	if len(o.rates) > 0 {
 		o.requestRate = o.rates[0]
 	}
+	for _, name := range scheduleOptions {
+		if fs.Changed(name) && (name != "fixed-schedule" || o.fixedSchedule) {
+			o.needsTimes = name
+		}
+	}
+	o.concurrencyGiven = fs.Changed("concurrency") || fs.Changed("concurrency-stages")
 	if (o.scheduled() || o.users > 0) && !fs.Changed("concurrency") {
 		o.concurrency = 0
 	}
@@ -146,6 +170,20 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 			bad("--%s needs --request-rate", name)
 		}
 	}
+	for _, name := range []string{
+		"request-rate", "request-rate-stages", "user-centric-rate", "arrival-pattern", "arrival-smoothness", "request-rate-ramp-duration",
+		"concurrency-ramp-duration", "concurrency-stages",
+	} {
+		if fs.Changed(name) && len(o.classArrivals) > 0 {
+			bad("--%s and a request-rate of classes exclude each other", name)
+		}
+	}
+	if fs.Changed("arrival-smoothness") && o.scheduled() && o.arrivalPattern != string(arrival.Gamma) {
+		bad("--arrival-smoothness is for --arrival-pattern gamma, not %s", o.arrivalPattern)
+	}
+	if fs.Changed("concurrency-ramp-duration") && !fs.Changed("concurrency") {
+		bad("--concurrency-ramp-duration needs --concurrency: it grows from 1 to that")
+	}
 	if _, err := stages(o.rateStages); err != nil {
 		bad("--request-rate-stages: %w", err)
 	}
@@ -153,12 +191,24 @@ func (o *loadOptions) validateLoad(fs *pflag.FlagSet) error {
 		bad("--concurrency-stages: %w", err)
 	}
 	exclusive := func(names ...string) {
-		given := slices.DeleteFunc(names, func(n string) bool { return !fs.Changed(n) })
-		if len(given) > 1 {
-			bad("--%s exclude each other", strings.Join(given, " and --"))
+		names = slices.DeleteFunc(names, func(n string) bool { return !given(fs, n) })
+		if len(names) > 1 {
+			bad("--%s exclude each other", strings.Join(names, " and --"))
 		}
 	}
-	exclusive("request-rate", "request-rate-stages", "user-centric-rate")
+	exclusive("request-rate", "request-rate-stages", "user-centric-rate", "fixed-schedule")
+	for _, name := range scheduleOptions[1:] {
+		for _, other := range []string{"request-rate", "request-rate-stages", "user-centric-rate", "no-fixed-schedule"} {
+			if fs.Changed(name) && given(fs, other) {
+				bad("--%s is for the schedule of a file, and --%s sends by another", name, other)
+			}
+		}
+	}
+	for _, name := range []string{"concurrency", "concurrency-stages", "concurrency-ramp-duration", "session-turn-delay-mean", "session-turn-delay-stddev", "session-delay-ratio"} {
+		if fs.Changed(name) && fs.Changed("user-centric-rate") {
+			bad("--%s and --user-centric-rate exclude each other: each user has one request in flight, and a gap of its own", name)
+		}
+	}
 	exclusive("request-rate-ramp-duration", "request-rate-stages")
 	exclusive("concurrency-ramp-duration", "concurrency-stages", "request-rate")
 	exclusive("request-count", "benchmark-duration")
@@ -228,7 +278,22 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 	case o.users > 0:
 		p.Users = arrival.Users{Count: o.users, Rate: o.userRate}
 	case offsets != nil:
+		if !o.concurrencyGiven {
+			o.concurrency, p.Concurrency = 0, 0
+		}
 		p.Schedule = arrival.Fixed(offsets)
+	case len(o.classArrivals) > 0:
+		arrivals, err := o.arrivals(seed)
+		if err != nil {
+			return err
+		}
+		p.Schedule = func(yield func(time.Duration) bool) {
+			for at := range arrivals {
+				if !yield(at) {
+					return
+				}
+			}
+		}
 	case o.scheduled():
 		rate, err := stages(o.rateStages)
 		if err != nil {
@@ -260,4 +325,47 @@ func (o *loadOptions) apply(p *bench.Plan, seed uint64, offsets []time.Duration)
 		p.Ramp = arrival.Ramp(1, float64(o.concurrency), seconds(o.concurrencyRamp))
 	}
 	return nil
+}
+
+// arrivals are those of all classes that have their own, each with the place of
+// its class.
+func (o *loadOptions) arrivals(seed uint64) (iter.Seq2[time.Duration, int], error) {
+	schedules := make([]arrival.Schedule, len(o.classArrivals))
+	for k, plan := range o.classArrivals {
+		plan.Seed = seed + uint64(k)
+		var err error
+		if schedules[k], err = plan.Schedule(); err != nil {
+			return nil, err
+		}
+	}
+	return arrival.Merge(schedules...), nil
+}
+
+// describe says what load was asked for; traced: when is said by the file.
+func (o *loadOptions) describe(traced bool) record.Load {
+	l := record.Load{Concurrency: o.concurrency, PrefillConcurrency: o.prefillConcurrency, Rate: o.requestRate, Duration: seconds(o.duration)}
+	switch {
+	case o.users > 0:
+		l.Users, l.Rate = o.users, o.userRate
+	case traced:
+		if l.Arrival = "trace"; o.speedup != 1 {
+			l.Arrival += ", speed-up " + strconv.FormatFloat(o.speedup, 'g', -1, 64)
+		}
+	case len(o.classArrivals) > 0:
+		var parts []string
+		for _, plan := range o.classArrivals {
+			rate := plan.Rate[0].To
+			l.Rate += rate
+			parts = append(parts, fmt.Sprintf("%g %s", rate, plan.Pattern))
+		}
+		l.Arrival = strings.Join(parts, " + ")
+	case len(o.rateStages) > 0:
+		l.Arrival = o.arrivalPattern + ", " + strings.Join(o.rateStages, ",")
+	case o.requestRate > 0:
+		l.Arrival = o.arrivalPattern
+	}
+	if o.duration > 0 {
+		l.Grace = seconds(o.grace)
+	}
+	return l
 }

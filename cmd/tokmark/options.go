@@ -174,6 +174,7 @@ func (o *options) complete(fs *pflag.FlagSet, getenv func(string) string) {
 	if !openai.EndpointType(o.endpointType).Streams() {
 		o.streaming, o.osl = false, 0
 	}
+	o.classArrivals = o.arrivalsOfClasses()
 	o.completeLoad(fs)
 }
 

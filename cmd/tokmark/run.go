@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -383,9 +384,11 @@ func (o *options) putLoad(p *bench.Plan, asked *work, m *record.Manifest) error 
 		p.Warmup, p.WarmupRepeats, p.WarmupSchedule = n, true, nil
 	}
 	if m.Cache.Mode == record.CacheHitRate && p.Warmup == 0 {
-		// The shared prefixes have to be in the cache before they can hit.
-		p.Warmup = int64(warmPrefixes * o.cachePrefixes)
+		// The shared prefixes have to be in the cache before they can hit. They
+		// are in first turns.
+		p.Warmup = int64(warmPrefixes * o.cachePrefixes * int(math.Ceil(max(1, o.turnsMean))))
 	}
+	m.Load = o.describe(asked.offsets != nil)
 	m.Load.Requests, m.Load.Warmup = p.Requests, p.Warmup
 	return p.Validate()
 }
@@ -408,18 +411,6 @@ func newManifest(w *world, o *options) *record.Manifest {
 func fillManifest(m *record.Manifest, o *options, endpoint *url.URL) {
 	m.Target.URL, m.Target.Model = maskURL(endpoint.String()), strings.Join(o.models, ", ")
 	m.Target.EndpointType, m.Target.Streaming = o.endpointType, o.streaming
-	m.Load.Concurrency, m.Load.Rate, m.Load.Duration = o.concurrency, o.requestRate, seconds(o.duration)
-	switch {
-	case o.users > 0:
-		m.Load.Users, m.Load.Rate = o.users, o.userRate
-	case len(o.rateStages) > 0:
-		m.Load.Arrival = o.arrivalPattern + ", " + strings.Join(o.rateStages, ",")
-	case o.requestRate > 0:
-		m.Load.Arrival = o.arrivalPattern
-	}
-	if o.duration > 0 {
-		m.Load.Grace = seconds(o.grace)
-	}
 	m.Stamps = record.StampsRead
 	if transport.KernelStamps {
 		m.Stamps = record.StampsKernel
@@ -457,10 +448,13 @@ func freshDir(name string) record.Dir {
 }
 
 func loadName(l record.Load) string {
-	if l.Rate > 0 {
+	switch {
+	case l.Rate > 0:
 		return "request_rate" + strconv.FormatFloat(l.Rate, 'g', -1, 64)
+	case l.Concurrency > 0:
+		return "concurrency" + strconv.Itoa(l.Concurrency)
 	}
-	return "concurrency" + strconv.Itoa(l.Concurrency)
+	return "schedule"
 }
 
 // fileName makes a short, safe file name of any text.

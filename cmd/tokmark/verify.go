@@ -143,7 +143,8 @@ func runVerify(ctx context.Context, w *world, o *options, v *verifyOptions) erro
 		fmt.Fprintf(w.Stderr, "pass %s\n", p.name)
 		side := *sides[p.side]
 		one := *side.o
-		one.salt, one.artifactDir, one.concurrency = salt, parent.Path(p.name), p.concurrency
+		one.salt, one.artifactDir = salt, parent.Path(p.name)
+		one.concurrency, one.concurrencyGiven = p.concurrency, true
 		if p.cacheSalt != "" {
 			one.cacheSalt = salt + p.cacheSalt
 		}

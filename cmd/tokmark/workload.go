@@ -85,7 +85,7 @@ func (o *workloadOptions) bindWorkload(fs *pflag.FlagSet) {
 	fs.IntVar(&o.cacheBlock, "cache-block", 16, "tokens of a block of the server's cache")
 	fs.IntVar(&o.cachePrefixes, "cache-prefixes", 4, "shared prefixes that --cache-hit-rate takes from")
 
-	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a `JSON` object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in a file: classes")
+	fs.StringArrayVar(&o.classes, "class", nil, "one class of a mixed workload as a `JSON` object: name, weight, isl, isl-stddev, osl, osl-stddev, goodput; in place of a weight: request-rate, arrival-pattern, arrival-smoothness; in a file: classes")
 
 	fs.StringVar(&o.inputFile, "input-file", "", "prompts from a `file` instead of synthetic ones")
 	fs.StringVar(&o.datasetType, "custom-dataset-type", "", "format of the input file (default: by its content): single_turn, multi_turn, random_pool, mooncake_trace, burst_gpt_trace, azure_trace, jsonl, openai_batch, sharegpt, raw_payload")
@@ -114,11 +114,29 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 			bad("--%s 0: it must be above 0; leave it out %s", z.name, z.usual)
 		}
 	}
-	if o.sequenceDistribution != "" {
-		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "osl", "osl-stddev", "osl-distribution"} {
-			if fs.Changed(name) {
-				bad("--sequence-distribution and --%s exclude each other", name)
+	exclude := func(name, why string, others ...string) {
+		for _, other := range others {
+			if fs.Changed(name) && fs.Changed(other) {
+				bad("--%s and --%s exclude each other%s", name, other, why)
 			}
+		}
+	}
+	exclude("sequence-distribution", "", "isl", "isl-stddev", "isl-distribution", "osl", "osl-stddev", "osl-distribution")
+	exclude("class", ": a class has its own lengths", "isl", "isl-stddev", "isl-distribution", "osl-stddev", "osl-distribution", "sequence-distribution")
+	for _, l := range []struct{ name, distribution string }{{"isl", o.islDistribution}, {"osl", o.oslDistribution}} {
+		if !strings.HasSuffix(l.distribution, "normal") { // it has its own mean and deviation
+			exclude(l.name+"-distribution", "", l.name, l.name+"-stddev")
+		}
+	}
+	if o.oslStddev > 0 && o.osl == 0 {
+		bad("--osl-stddev needs --osl")
+	}
+	if (o.prefixes > 0) != (o.prefixTokens > 0) {
+		bad("--num-prefix-prompts and --prefix-prompt-length need each other, both above 0")
+	}
+	for _, name := range []string{"cache-block", "cache-prefixes"} {
+		if fs.Changed(name) && o.hitRate == 0 {
+			bad("--%s needs --cache-hit-rate", name)
 		}
 	}
 	errs = append(errs, notNegative(map[string]float64{
@@ -146,7 +164,11 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 		}
 	}
 	if o.inputFile != "" {
-		for _, name := range []string{"isl", "isl-stddev", "isl-distribution", "sequence-distribution", "session-turns-mean", "cache-hit-rate", "class", "prompt-as"} {
+		for _, name := range []string{
+			"isl", "isl-stddev", "isl-distribution", "osl-stddev", "osl-distribution", "sequence-distribution", "class", "prompt-as",
+			"session-turns-mean", "session-turns-stddev", "session-turn-delay-mean", "session-turn-delay-stddev", "cache-hit-rate",
+			"shared-system-prompt-length", "user-context-prompt-length", "num-prefix-prompts", "prefix-prompt-length",
+		} {
 			if fs.Changed(name) {
 				bad("--%s is for synthetic prompts: the input file has its own", name)
 			}
@@ -155,7 +177,7 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 			bad("--cache cold: the prompts of a file are what they are; use warm or as-is")
 		}
 	} else {
-		for _, name := range []string{"custom-dataset-type", "skip-bad-lines", "fixed-schedule", "whole-conversation"} {
+		for _, name := range slices.Concat([]string{"custom-dataset-type", "isl-block-size", "skip-bad-lines", "whole-conversation"}, scheduleOptions) {
 			if fs.Changed(name) {
 				bad("--%s needs --input-file", name)
 			}
@@ -242,19 +264,60 @@ type class struct {
 	OSL       float64 `json:"osl"`
 	OSLStddev float64 `json:"osl-stddev"`
 	Goodput   string  `json:"goodput"`
+	// Arrivals of its own; then all classes have some.
+	Rate       float64 `json:"request-rate"`
+	Pattern    string  `json:"arrival-pattern"`
+	Smoothness float64 `json:"arrival-smoothness"`
+}
+
+// arrivals is the class's own load.
+func (c class) arrivals() arrival.Plan {
+	return arrival.Plan{Pattern: arrival.Pattern(c.Pattern), Rate: arrival.Steady(c.Rate), Smoothness: c.Smoothness}
+}
+
+// arrivalsOfClasses are the loads of the classes; nil: they have none of their
+// own, or faults, which validate tells.
+func (o *workloadOptions) arrivalsOfClasses() []arrival.Plan {
+	classes, err := o.classList()
+	if err != nil || len(classes) == 0 || classes[0].Rate == 0 {
+		return nil
+	}
+	var out []arrival.Plan
+	for _, c := range classes {
+		out = append(out, c.arrivals())
+	}
+	return out
 }
 
 func (o *workloadOptions) classList() ([]class, error) {
 	var out []class
 	for i, s := range o.classes {
-		c := class{Weight: 1}
+		c := class{Weight: math.NaN(), Pattern: string(arrival.Poisson), Smoothness: 1}
 		dec := json.NewDecoder(strings.NewReader(s))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&c); err != nil {
 			return nil, fmt.Errorf("class %d: %w", i+1, err)
 		}
+		switch weighted := !math.IsNaN(c.Weight); {
+		case c.Rate != 0 && weighted:
+			return nil, fmt.Errorf("class %d (%s): weight and request-rate exclude each other", i+1, c.Name)
+		case i > 0 && (c.Rate != 0) != (out[0].Rate != 0):
+			return nil, fmt.Errorf("class %d (%s): either all classes have a request-rate or none", i+1, c.Name)
+		case c.Rate != 0:
+			if err := c.arrivals().Validate(); err != nil {
+				return nil, fmt.Errorf("class %d (%s): %w", i+1, c.Name, err)
+			}
+			c.Weight = c.Rate
+		case c.Pattern != string(arrival.Poisson) || c.Smoothness != 1:
+			return nil, fmt.Errorf("class %d (%s): arrival-pattern and arrival-smoothness need a request-rate", i+1, c.Name)
+		case !weighted:
+			c.Weight = 1
+		}
 		if c.Name == "" || !(c.Weight > 0) || !(c.ISL >= 1) || !(c.OSL >= 0) {
 			return nil, fmt.Errorf("class %d (%s): it needs a name, a weight above 0 and an isl of 1 or more", i+1, c.Name)
+		}
+		if slices.ContainsFunc(out, func(o class) bool { return o.Name == c.Name }) {
+			return nil, fmt.Errorf("class %d (%s): there is another of this name", i+1, c.Name)
 		}
 		out = append(out, c)
 	}
@@ -317,18 +380,14 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 		if o.hitRate > 0 {
 			m.Cache = record.Cache{Mode: record.CacheHitRate, HitRate: o.hitRate, Block: o.cacheBlock}
 		}
-		w.Source = made
-		if o.promptAs == "token-ids" {
-			w.Source = synthetic.TokenIDs{Source: made, Seed: o.randomSeed, Salt: o.salt}
+		if err := o.prompts(w, made); err != nil {
+			return nil, err
 		}
-	} else if err := o.file(w, m, made, count); err != nil {
-		return nil, err
-	}
-	if o.first > 0 {
-		w.Source = shifted{Source: w.Source, by: o.first}
-	}
-	if o.entries > 0 {
-		w.Source = workloads.Cycle{Source: w.Source, N: o.entries}
+	} else {
+		if err := o.file(w, m, made, count); err != nil {
+			return nil, err
+		}
+		w.Source = o.numbered(w.Source)
 	}
 	if w.Source, err = o.withModels(w.Source); err != nil {
 		return nil, errors.Join(err, w.close())
@@ -356,6 +415,48 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 		return known.answered.Without(r), nil
 	}}
 	return w, nil
+}
+
+// numbered is the source with the numbers of sessions as this run has them.
+func (o *options) numbered(source workloads.Source) workloads.Source {
+	if o.first > 0 {
+		source = shifted{Source: source, by: o.first}
+	}
+	if o.entries > 0 {
+		source = workloads.Cycle{Source: source, N: o.entries}
+	}
+	return source
+}
+
+// prompts puts synthetic prompts into w: each session of the class whose
+// arrival it is, if classes have arrivals of their own.
+func (o *options) prompts(w *work, made *synthetic.Generator) error {
+	of := func(g *synthetic.Generator) workloads.Source {
+		if o.promptAs == "token-ids" {
+			return o.numbered(synthetic.TokenIDs{Source: g, Seed: o.randomSeed, Salt: o.salt})
+		}
+		return o.numbered(g)
+	}
+	if w.Source = of(made); len(o.classArrivals) == 0 {
+		return nil
+	}
+	arrivals, err := o.arrivals(o.randomSeed)
+	if err != nil {
+		return err
+	}
+	parts := make([]workloads.Source, len(o.classArrivals))
+	for k := range parts {
+		parts[k] = of(made.Only(k))
+	}
+	s := synthetic.NewSequence(func(yield func(int) bool) {
+		for _, class := range arrivals {
+			if !yield(class) {
+				return
+			}
+		}
+	}, parts...)
+	w.Source, w.close = s, s.Close
+	return nil
 }
 
 // synthetic makes the generator of prompts: of the classes if there are some.
@@ -442,8 +543,8 @@ func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, c
 	if m.WorkloadHash, err = data.Hash(); err != nil {
 		return errors.Join(err, data.Close())
 	}
-	if w.offsets = data.Offsets(); o.fixedSchedule && w.offsets == nil {
-		return errors.Join(fmt.Errorf("--fixed-schedule: %s has no times", o.inputFile), data.Close())
+	if w.offsets = data.Offsets(); o.needsTimes != "" && w.offsets == nil {
+		return errors.Join(fmt.Errorf("--%s: %s has no times", o.needsTimes, o.inputFile), data.Close())
 	}
 	if w.offsets != nil || data.Format() == dataset.MultiTurn {
 		w.all = data.Len()

@@ -100,3 +100,28 @@ func TestPromptLengths(t *testing.T) {
 		}
 	}
 }
+
+// TestClassesWithArrivals: each class comes at its own times, with its own
+// lengths, whichever prompts of it are taken.
+func TestClassesWithArrivals(t *testing.T) {
+	for _, more := range [][]string{nil, {"--num-dataset-entries", "3"}, {"--endpoint-type", "completions", "--prompt-as", "token-ids"}} {
+		recs := measured(t, append(more, "--simulate", "--preflight=false", "--request-count", "9",
+			"--class", `{"name": "chat", "isl": 20, "osl": 2, "request-rate": 40, "arrival-pattern": "constant"}`,
+			"--class", `{"name": "document", "isl": 60, "osl": 3, "request-rate": 20, "arrival-pattern": "constant"}`)...)
+		next := map[string]record.Time{}
+		for i, r := range recs {
+			due := r.Due - recs[0].Due
+			gap := map[string]record.Time{"chat": 25e6, "document": 50e6}[r.Class]
+			if due != next[r.Class] {
+				t.Errorf("%v: request %d of class %s is due at %v, want %v", more, i, r.Class, due, next[r.Class])
+			}
+			next[r.Class] = due + gap
+			if want := map[string]record.Count{"chat": 2, "document": 3}[r.Class]; r.AskedOutput != want {
+				t.Errorf("%v: request %d of class %s asks for %d tokens", more, i, r.Class, r.AskedOutput)
+			}
+		}
+		if len(next) != 2 {
+			t.Errorf("%v: classes %v", more, next)
+		}
+	}
+}

@@ -552,11 +552,11 @@ func clientSection(s *report.Summary) section {
 	}
 	l := s.Load
 	if l.Asked.Rate > 0 || l.ScheduledRate != nil && l.OpenLoop {
-		asked := phrase.Unknown
+		text := "scheduled " + phrase.Maybe(l.ScheduledRate) + ", achieved " + phrase.Maybe(l.AchievedRate) + " requests/s"
 		if l.Asked.Rate > 0 {
-			asked = phrase.Figure(l.Asked.Rate)
+			text = "asked " + phrase.Figure(l.Asked.Rate) + ", " + text
 		}
-		add("rate", "asked "+asked+", scheduled "+phrase.Maybe(l.ScheduledRate)+", achieved "+phrase.Maybe(l.AchievedRate)+" requests/s")
+		add("rate", text)
 	}
 	limit := "no cap"
 	if l.Asked.Concurrency > 0 {
@@ -567,6 +567,12 @@ func clientSection(s *report.Summary) section {
 		most = phrase.Figure(float64(l.MaxInFlight))
 	}
 	add("in flight", limit+", most "+most+", mean "+phrase.Maybe(l.MeanInFlight))
+	if l.Shifted > 0 {
+		add("put off", phrase.Shifted(l))
+	}
+	if l.Held != nil {
+		add("held back", phrase.Held(l.Held))
+	}
 	sent := phrase.Figure(float64(l.Sent)) + " sent"
 	for _, n := range []struct {
 		n    int64

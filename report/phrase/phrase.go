@@ -115,10 +115,20 @@ func Load(l record.Load, figure func(float64) string) string {
 			part += fmt.Sprintf(", at most %d in flight", l.Concurrency)
 		}
 		parts = append(parts, part)
-	case l.Concurrency > 0:
-		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
+	case l.Arrival != "" || l.Concurrency == 0:
+		part := "as the schedule says"
+		if l.Arrival != "" {
+			part += " (" + Clean(l.Arrival, 40) + ")"
+		}
+		if l.Concurrency > 0 {
+			part += fmt.Sprintf(", at most %d in flight", l.Concurrency)
+		}
+		parts = append(parts, part)
 	default:
-		parts = append(parts, "as the schedule says")
+		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
+	}
+	if l.PrefillConcurrency > 0 {
+		parts = append(parts, fmt.Sprintf("at most %d before their first token", l.PrefillConcurrency))
 	}
 	if l.Requests > 0 {
 		parts = append(parts, figure(float64(l.Requests))+" requests")
@@ -130,6 +140,16 @@ func Load(l record.Load, figure func(float64) string) string {
 		parts = append(parts, fmt.Sprintf("after %d for warmup", l.Warmup))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// Shifted says how many turns of users were due late.
+func Shifted(l report.LoadFacts) string {
+	return fmt.Sprintf("%d of %d turns, as the answer before took longer than the user's gap", l.Shifted, l.Sent)
+}
+
+// Held says how many requests waited for a cap, and how long.
+func Held(h *report.Held) string {
+	return fmt.Sprintf("%d requests waited for a cap, %s ms on average, at most %s ms", h.Requests, Figure(h.Mean), Figure(h.Max))
 }
 
 // Tokens says where the token counts of a run come from.

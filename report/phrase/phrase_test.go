@@ -51,7 +51,10 @@ func TestLoad(t *testing.T) {
 		"4 in flight, 200 requests, after 4 for warmup":                                         {Concurrency: 4, Requests: 200, Warmup: 4},
 		"10 requests/s (poisson), at most 4 in flight, for 20s, then 5s for requests in flight": {Rate: 10, Arrival: "poisson", Concurrency: 4, Duration: 20 * time.Second, Grace: 5 * time.Second},
 		"8 users, together 2.500 requests/s":                                                    {Users: 8, Rate: 2.5},
+		"3 requests/s, at most 2 before their first token":                                      {Rate: 3, PrefillConcurrency: 2},
 		"as the schedule says":                                                                  {},
+		"as the schedule says (trace, speed-up 2), 12 requests":                                 {Arrival: "trace, speed-up 2", Requests: 12},
+		"as the schedule says (trace), at most 4 in flight":                                     {Arrival: "trace", Concurrency: 4},
 	} {
 		if got := Load(l, Figure); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -72,6 +75,13 @@ func TestClient(t *testing.T) {
 		if got := Client(&report.Summary{Client: c}, Figure); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+}
+
+func TestHeld(t *testing.T) {
+	got := Held(&report.Held{Requests: 35, Mean: 120.25, Max: 300})
+	if want := "35 requests waited for a cap, 120.2 ms on average, at most 300 ms"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

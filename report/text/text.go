@@ -266,8 +266,10 @@ func (p *page) load(s *report.Summary) {
 	const key = blockKey
 	l := s.Load
 	if l.Asked.Rate > 0 || l.ScheduledRate != nil && l.OpenLoop {
-		text := "asked " + orUnknown(positive(l.Asked.Rate)) + ", scheduled " + orUnknown(l.ScheduledRate) +
-			", achieved " + orUnknown(l.AchievedRate) + " requests/s"
+		text := "scheduled " + orUnknown(l.ScheduledRate) + ", achieved " + orUnknown(l.AchievedRate) + " requests/s"
+		if l.Asked.Rate > 0 {
+			text = "asked " + figure(l.Asked.Rate) + ", " + text
+		}
 		p.item("rate", key, text)
 	}
 	cap := "no cap"
@@ -279,6 +281,12 @@ func (p *page) load(s *report.Summary) {
 		inFlight += ", without ramp and tail " + figure(*steady)
 	}
 	p.item("in flight", key, inFlight)
+	if l.Shifted > 0 {
+		p.item("put off", key, phrase.Shifted(l))
+	}
+	if l.Held != nil {
+		p.item("held back", key, phrase.Held(l.Held))
+	}
 	text := fmt.Sprintf("%d sent, %d valid", l.Sent, s.Counts.Valid)
 	for _, c := range []struct {
 		n    int64

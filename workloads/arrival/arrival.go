@@ -145,6 +145,37 @@ func Share(s Schedule, client, clients int) Schedule {
 	}
 }
 
+// Merge is several loads together: it yields their offsets, ascending, each with
+// the place of the schedule that it is of. At one moment they keep their order.
+func Merge(schedules ...Schedule) iter.Seq2[time.Duration, int] {
+	return func(yield func(time.Duration, int) bool) {
+		type head struct {
+			at   time.Duration
+			ok   bool
+			next func() (time.Duration, bool)
+		}
+		heads := make([]head, len(schedules))
+		for k, s := range schedules {
+			next, stop := iter.Pull(s)
+			defer stop()
+			heads[k].next = next
+			heads[k].at, heads[k].ok = next()
+		}
+		for {
+			first := -1
+			for k := range heads {
+				if heads[k].ok && (first < 0 || heads[k].at < heads[first].at) {
+					first = k
+				}
+			}
+			if first < 0 || !yield(heads[first].at, first) {
+				return
+			}
+			heads[first].at, heads[first].ok = heads[first].next()
+		}
+	}
+}
+
 // Fixed is the schedule of given offsets, sorted.
 func Fixed(offsets []time.Duration) Schedule {
 	sorted := slices.Clone(offsets)

@@ -3,6 +3,7 @@ package arrival
 import (
 	"iter"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -345,5 +346,54 @@ func TestTrace(t *testing.T) {
 		if bad.Validate() == nil {
 			t.Errorf("%v is accepted", bad)
 		}
+	}
+}
+
+// Together, loads are what each of them is alone.
+func TestMerge(t *testing.T) {
+	var plans []Schedule
+	for k, pattern := range []Pattern{Constant, Poisson, Constant} {
+		s, err := Plan{Pattern: pattern, Rate: Steady(float64(10 * (k + 1))), Seed: uint64(k)}.Schedule()
+		if err != nil {
+			t.Fatal(err)
+		}
+		plans = append(plans, s)
+	}
+	plans = append(plans, Fixed([]time.Duration{time.Second, 0}))
+	merged := Merge(plans...)
+	for range 2 { // each range begins anew
+		got := make([][]time.Duration, len(plans))
+		last, n := time.Duration(0), 0
+		for at, k := range merged {
+			if at < last {
+				t.Fatalf("%v comes after %v", at, last)
+			}
+			last, got[k] = at, append(got[k], at)
+			if n++; n == 1000 {
+				break
+			}
+		}
+		for k, s := range plans {
+			i := 0
+			for at := range s {
+				if i == len(got[k]) {
+					break
+				}
+				if got[k][i] != at {
+					t.Fatalf("schedule %d, arrival %d at %v, alone at %v", k, i, got[k][i], at)
+				}
+				i++
+			}
+			if i < 2 {
+				t.Errorf("schedule %d: %d arrivals", k, i)
+			}
+		}
+	}
+	var places []int
+	for _, k := range Merge(Fixed([]time.Duration{5, 5}), Fixed([]time.Duration{5, 3})) {
+		places = append(places, k)
+	}
+	if !slices.Equal(places, []int{1, 0, 0, 1}) {
+		t.Errorf("at one moment: %v", places)
 	}
 }

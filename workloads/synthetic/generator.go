@@ -156,6 +156,14 @@ func New(o Options) (*Generator, error) {
 	return g, nil
 }
 
+// Only returns a generator of the k-th Lengths alone. Of one session both make
+// the same texts, up to their lengths.
+func (g *Generator) Only(k int) *Generator {
+	one := *g
+	one.o.Lengths, one.weight = g.o.Lengths[k:k+1], g.weight[k:k+1]
+	return &one
+}
+
 func orElse[T comparable](v, usual T) T {
 	var zero T
 	if v == zero {
