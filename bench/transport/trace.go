@@ -61,7 +61,11 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 				t.remote.Store(&s)
 			}
 			conn := i.Conn
-			if secure, ok := conn.(*tls.Conn); ok {
+			for { // TLS to the server may lie within TLS to a proxy
+				secure, ok := conn.(*tls.Conn)
+				if !ok {
+					break
+				}
 				conn = secure.NetConn()
 			}
 			if a, ok := conn.(arrivals); ok {
