@@ -496,7 +496,7 @@ func maskURL(s string) string {
 		}
 		u.RawQuery = q.Encode()
 	}
-	out := u.String()
+	out := strings.ReplaceAll(u.String(), "%2A%2A%2A", "***")
 	if withScheme(s) != s {
 		out = strings.TrimPrefix(out, "http://")
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -106,6 +107,8 @@ func (t *server) unreachable(err error) error {
 		return fmt.Errorf("reach %s: the server does not speak TLS: use http://%s", where, t.endpoint.Host)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return fmt.Errorf("reach %s: nothing listens there (connection refused): is the server up, and %s right?", where, option)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("reach %s: nothing is there: is %s right?", where, option)
 	case errors.As(err, &dns):
 		return fmt.Errorf("reach %s: the host name %s is not known: is %s right?", where, dns.Name, option)
 	case strings.Contains(text, "x509:") || strings.Contains(text, "certificate"):
