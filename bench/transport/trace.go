@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http/httptrace"
+	"net/textproto"
 	"sync/atomic"
 	"time"
 
@@ -73,14 +74,29 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 			}
 			stamp(&t.gotConn)
 		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { stamp(&t.written) },
-		GotFirstResponseByte: func() {
-			stamp(&t.firstByte)
-			if wall, ok := t.Arrival(); ok {
-				t.firstArrival.Store(wall)
-			}
+		WroteRequest:         func(httptrace.WroteRequestInfo) { stamp(&t.written) },
+		GotFirstResponseByte: t.gotFirstByte,
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			t.firstByte.Store(0) // it was of an interim answer; see Answered
+			t.firstArrival.Store(0)
+			return nil
 		},
 	})
+}
+
+func (t *Trace) gotFirstByte() {
+	t.firstByte.Store(int64(t.clock()) + 1)
+	if wall, ok := t.Arrival(); ok {
+		t.firstArrival.Store(wall)
+	}
+}
+
+// Answered is to be called once the header of the answer is there. After an
+// interim answer (1xx) nobody else tells when the final one began.
+func (t *Trace) Answered() {
+	if t.firstByte.Load() == 0 {
+		t.gotFirstByte()
+	}
 }
 
 // Fill writes what is known so far into the record.

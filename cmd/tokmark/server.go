@@ -61,6 +61,8 @@ func (t *server) models(ctx context.Context) (modelList, error) {
 		list.why = err.Error()
 	case resp.StatusCode == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server"):
 		return list, fmt.Errorf("reach %s: the server speaks TLS: use https://%s", maskURL(t.endpoint.String()), t.endpoint.Host)
+	case resp.StatusCode/100 == 3 && resp.Header.Get("Location") != "":
+		list.why = "it answers " + resp.Status + ", to " + maskURL(resp.Header.Get("Location")) + ": redirects are not followed"
 	case resp.StatusCode != http.StatusOK:
 		list.why = "it answers " + resp.Status
 	default:
