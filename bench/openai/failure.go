@@ -6,6 +6,7 @@ import (
 	"html"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +38,9 @@ func HTTPFailure(status int, header http.Header, body []byte) (record.Outcome, r
 	f := explain(v, body)
 	f.Stage = "headers"
 	if to := header.Get("Location"); to != "" && status < 400 {
+		if u, err := url.Parse(to); err == nil {
+			to = u.Redacted()
+		}
 		f.Message = oneLine(fmt.Sprintf("%d %s, to %s: redirects are not followed", status, http.StatusText(status), to))
 	}
 	if f.Message == "" {

@@ -138,6 +138,7 @@ func TestWaysToTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	moved := serve(http.RedirectHandler("https://u:"+password+"@other/v1/models", http.StatusMovedPermanently), (*httptest.Server).Start)
 	nobody := free.Addr().String()
 	free.Close()
 	for _, wrong := range []struct {
@@ -148,6 +149,8 @@ func TestWaysToTheServer(t *testing.T) {
 		{[]string{"-u", plainURL, "--proxy", "http://sk-a:" + password + "@" + nobody}, exitFailed, "reach the proxy http://" + nobody + ": nothing listens there (connection refused): is the server up, and --proxy right?"},
 		{[]string{"-u", plainURL, "--proxy", "https://" + proxyAddr}, exitFailed, "reach the proxy https://" + proxyAddr + ": it does not speak TLS"},
 		{[]string{"-u", secure.URL, "--proxy", "http://sk-a:" + password + "@" + proxyAddr + "/"}, exitFailed, " via http://" + proxyAddr + ": "},
+		{[]string{"-u", moved.URL}, exitUsage, "301 Moved Permanently, to https://***@other/v1/models: redirects are not followed: give one with --model"},
+		{[]string{"-u", moved.URL, "-m", "m"}, exitFailed, "301 Moved Permanently, to https://u:xxxxx@other/v1/models: redirects are not followed"},
 		{[]string{"-u", plainURL, "-m", "m", "--proxy", "http://sk-a:" + password + "@" + proxyAddr}, exitFailed, "who are you? Basic ***"},
 		{[]string{"-u", "x", "--unix-socket", socket + "x"}, exitFailed, "reach unix:" + socket + "x: nothing is there: is --unix-socket right?"},
 		{[]string{"-u", "x", "--unix-socket", "a", "--proxy", "b"}, exitUsage, "--proxy and --unix-socket exclude each other"},
