@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
+	"github.com/tokmark/tokmark/bench/transport"
 )
 
 // rawServer answers every request with the same bytes, and then waits for the
@@ -181,5 +183,33 @@ func TestFirstByteIsOfTheFinalAnswer(t *testing.T) {
 	defer p.Close()
 	if r := p.Send(t.Context(), []byte("{}")); r.FirstByte.Sub(r.Start) < pause {
 		t.Errorf("first byte after %v, which is before the answer: %+v", r.FirstByte.Sub(r.Start), r.Failure)
+	}
+}
+
+// TestStreamResetOverHTTP2: a stream that the server gives up is a broken one,
+// not a malformed answer.
+func TestStreamResetOverHTTP2(t *testing.T) {
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}]}\n\n")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	srv.EnableHTTP2 = true
+	srv.StartTLS()
+	defer srv.Close()
+	address, err := url.Parse(srv.URL + "/v1/chat/completions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := NewProbe(Plan{
+		URL: address, Type: openai.Chat, Body: openai.BodyOptions{Model: "m", Stream: true},
+		Transport: transport.Options{HTTP2: true, Insecure: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if r := p.Send(t.Context(), []byte("{}")); r.Outcome != record.Reset || r.Conn.Protocol != "HTTP/2.0" || len(r.Chunks) != 1 || r.Chunks[0].Lag != 0 {
+		t.Errorf("%s over %s, %d chunks, %+v", r.Outcome, r.Conn.Protocol, len(r.Chunks), r.Failure)
 	}
 }
