@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net"
@@ -122,6 +123,7 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 		x.fail(ctx, rec, err, trace.Stage())
 		return
 	}
+	trace.Answered()
 	draining = x.read(ctx, cancel, rec, resp, trace, keep, output)
 	trace.Fill(rec)
 	if wall, ok := trace.FirstArrival(); ok {
@@ -169,7 +171,10 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		defer resp.Body.Close()
 		// What cannot be read of an error's text is not worth another error.
-		text, _, _ := s.reader.Whole(readErrorBody)
+		var text []byte
+		if resp.StatusCode != http.StatusSwitchingProtocols { // whose body is the connection, and never ends
+			text, _, _ = s.reader.Whole(readErrorBody)
+		}
 		rec.End = x.clock()
 		outcome, failure := openai.HTTPFailure(resp.StatusCode, resp.Header, text)
 		failure.Body = head(text)
@@ -272,6 +277,7 @@ func (x *exchanger) fail(ctx context.Context, rec *record.Record, err error, sta
 		outcome = record.Reset
 		connect *transport.ConnectTimeoutError
 		netErr  net.Error
+		broken  *net.OpError
 		cause   = context.Cause(ctx)
 	)
 	if cause != nil {
@@ -295,10 +301,15 @@ func (x *exchanger) fail(ctx context.Context, rec *record.Record, err error, sta
 		outcome = record.FirstByteTimeout
 	case errors.Is(err, sse.ErrTooLarge):
 		outcome = record.Malformed
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.As(err, &broken), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), rec.Conn.Protocol == "HTTP/2.0":
 		outcome = record.Reset
-	case stage == "body":
-		outcome = record.Truncated // cut inside its transfer encoding
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		if stage == "body" {
+			outcome = record.Truncated // cut inside its transfer encoding
+		}
+		err = fmt.Errorf("the server closed the connection before its answer was over (%w)", err)
+	case stage == "body", rec.FirstByte.IsSet():
+		outcome = record.Malformed // no HTTP
 	}
 	rec.Fail(outcome, record.Failure{Stage: stage, Message: x.mask.Replace(err.Error())})
 }

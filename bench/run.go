@@ -55,7 +55,7 @@ func Run(ctx context.Context, plan Plan, out chan<- *record.Record) (Result, err
 		}
 	}()
 	defer r.sampleWallClock()()
-	if !plan.Transport.NoKernelStamps {
+	if plan.Transport.Stamped() {
 		defer transport.KeepStamping()()
 	}
 

@@ -112,7 +112,18 @@ func TestVerdictAndWarnings(t *testing.T) {
 				return rs
 			}},
 		{name: "missing done", codes: []string{report.MissingDone}, level: report.Valid,
-			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record { rs[0].Done = false; return rs }},
+			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record {
+				rs[0].Done = false
+				rs[0].Note("missing_done")
+				return rs
+			}},
+		{name: "an API that has no done", level: report.Valid,
+			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record {
+				for _, r := range rs {
+					r.Done = false
+				}
+				return rs
+			}},
 		{name: "data after done", codes: []string{report.DataAfterDone}, level: report.Valid,
 			change: func(_ *record.Manifest, rs []*record.Record) []*record.Record { rs[0].AfterDone = true; return rs }},
 		{name: "usage fell", codes: []string{report.UsageFell}, level: report.Suspect,

@@ -403,7 +403,7 @@ func (t *tally) addOddities(r *record.Record, osl int64, oslKnown bool) {
 	}
 	when(&t.unstreamed, r.Streaming && !r.Streamed)
 	when(&t.noUsage, r.Usage.IsZero())
-	when(&t.missingDone, r.Streamed && !r.Done)
+	when(&t.missingDone, slices.Contains(r.Notes, "missing_done"))
 	when(&t.afterDone, r.AfterDone)
 	when(&t.usageFell, slices.Contains(r.Notes, "usage_fell"))
 	exact := r.ExactOutput && r.AskedOutput.IsKnown() && oslKnown && !r.Tokens.Source.FromText()

@@ -29,6 +29,7 @@ const (
 // nothing.
 type Keep uint8
 
+// What may be kept.
 const (
 	KeepOutput    Keep = 1 << iota // in Record.Output
 	KeepUncounted                  // in Record.Uncounted, if the answer tells no count

@@ -2,9 +2,11 @@ package openai
 
 import (
 	"bytes"
+	"fmt"
 	"html"
 	"math"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,11 +37,14 @@ func HTTPFailure(status int, header http.Header, body []byte) (record.Outcome, r
 	}
 	f := explain(v, body)
 	f.Stage = "headers"
+	if to := header.Get("Location"); to != "" && status < 400 {
+		if u, err := url.Parse(to); err == nil {
+			to = u.Redacted()
+		}
+		f.Message = oneLine(fmt.Sprintf("%d %s, to %s: redirects are not followed", status, http.StatusText(status), to))
+	}
 	if f.Message == "" {
 		f.Message = oneLine(strings.TrimSpace(strconv.Itoa(status) + " " + http.StatusText(status)))
-		if to := header.Get("Location"); to != "" {
-			f.Message = oneLine(f.Message + ", to " + to)
-		}
 	}
 	s, err := strconv.ParseInt(strings.TrimSpace(header.Get("Retry-After")), 10, 64)
 	if err == nil && s >= 0 && s <= math.MaxInt64/int64(time.Second) {

@@ -149,11 +149,22 @@ type Build struct {
 
 // Target is the system under test, as it was addressed.
 type Target struct {
-	URL          string `json:"url"` // of the endpoint, without user info and query values
+	URL string `json:"url"` // of the endpoint, without user info and query values
+	// Via names the Unix socket (unix:PATH) or the proxy that it was reached
+	// through, without user info; empty: none.
+	Via          string `json:"via,omitempty"`
 	Model        string `json:"model"`
 	EndpointType string `json:"endpoint_type"`
 	Streaming    bool   `json:"streaming"`
 	Simulated    bool   `json:"simulated,omitempty"`
+}
+
+// Address is where the target is, in words: its URL and the way there.
+func (t Target) Address() string {
+	if t.Via == "" {
+		return t.URL
+	}
+	return t.URL + " via " + t.Via
 }
 
 // Load is what was asked for.

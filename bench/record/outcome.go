@@ -18,7 +18,7 @@ const (
 	ErrorBody     Outcome = "error_body"      // 2xx, no stream, holds an error
 	StreamError   Outcome = "error_in_stream" // error object or event: error in a 2xx stream
 	Truncated     Outcome = "truncated"       // body over without finish reason and [DONE], or cut inside its encoding
-	Malformed     Outcome = "malformed"       // data that is no JSON
+	Malformed     Outcome = "malformed"       // data that is no JSON, or an answer that is no HTTP
 	Empty         Outcome = "empty"           // a proper answer without any output
 	NotStreaming  Outcome = "not_streaming"   // one whole JSON answer to a stream request
 	BadEncoding   Outcome = "bad_encoding"    // a content encoding that was not asked for

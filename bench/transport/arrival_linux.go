@@ -29,8 +29,8 @@ type stampedConn struct {
 	errno   syscall.Errno
 }
 
-// KernelStamps tells whether this system's kernel gives receive stamps.
-const KernelStamps = true
+// kernelStamps tells whether this system's kernel gives receive stamps.
+const kernelStamps = true
 
 // KeepStamping makes the kernel stamp what the machine receives until the
 // returned function is called. Without it the kernel begins some milliseconds

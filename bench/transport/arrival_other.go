@@ -8,8 +8,8 @@ import "net"
 // receive stamps.
 func withArrivals(conn net.Conn) net.Conn { return conn }
 
-// KernelStamps tells whether this system's kernel gives receive stamps.
-const KernelStamps = false
+// kernelStamps tells whether this system's kernel gives receive stamps.
+const kernelStamps = false
 
 // KeepStamping does nothing here.
 func KeepStamping() (stop func()) { return func() {} }

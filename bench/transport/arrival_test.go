@@ -1,46 +1,195 @@
 package transport
 
 import (
-	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/netip"
+	"net/url"
+	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/tokmark/tokmark/bench/record"
 )
 
-// TestKernelStampIsOlderThanTheRead: data that has lain in the socket for 30 ms
-// before it was read is stamped with its arrival, with and without TLS.
-func TestKernelStampIsOlderThanTheRead(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("kernel stamps are Linux's")
+// parts answers with three parts, 60 ms apart.
+func parts(w http.ResponseWriter, _ *http.Request) {
+	for i := range 3 {
+		fmt.Fprintf(w, "part %d\n", i)
+		w.(http.Flusher).Flush()
+		time.Sleep(60 * time.Millisecond)
 	}
-	defer KeepStamping()()
-	time.Sleep(50 * time.Millisecond) // the kernel begins a little later
-	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		for i := range 3 {
-			fmt.Fprintf(w, "part %d\n", i)
-			w.(http.Flusher).Flush()
-			time.Sleep(60 * time.Millisecond)
-		}
+}
+
+// path is one way to a server of parts.
+type path struct {
+	url string
+	Options
+	protocol, remote string
+}
+
+// paths starts servers and proxies for every way there is to them.
+func paths(t *testing.T) map[string]path {
+	serve := func(h http.Handler, start func(*httptest.Server)) *httptest.Server {
+		srv := httptest.NewUnstartedServer(h)
+		start(srv)
+		t.Cleanup(srv.Close)
+		return srv
+	}
+	plainHTTP, overTLS := (*httptest.Server).Start, (*httptest.Server).StartTLS
+	plain, secure := serve(http.HandlerFunc(parts), plainHTTP), serve(http.HandlerFunc(parts), overTLS)
+	http2 := serve(http.HandlerFunc(parts), func(s *httptest.Server) {
+		s.EnableHTTP2 = true
+		s.StartTLS()
 	})
-	for name, start := range map[string]func(http.Handler) *httptest.Server{"plain": httptest.NewServer, "TLS": httptest.NewTLSServer} {
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(http.HandlerFunc(parts), func(s *httptest.Server) {
+		_ = s.Listener.Close()
+		s.Listener = ln
+		s.Start()
+	})
+	via := func(address string) Options {
+		u, err := url.Parse(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Options{Proxy: u}
+	}
+	proxy, secureProxy := serve(http.HandlerFunc(forward), plainHTTP), serve(http.HandlerFunc(forward), overTLS)
+	socks := socksProxy(t)
+	h1 := "HTTP/1.1"
+	return map[string]path{
+		"plain":                  {plain.URL, Options{}, h1, addr(plain.URL)},
+		"plain without stamps":   {plain.URL, Options{NoKernelStamps: true}, h1, addr(plain.URL)},
+		"TLS":                    {secure.URL, Options{}, h1, addr(secure.URL)},
+		"TLS without stamps":     {secure.URL, Options{NoKernelStamps: true}, h1, addr(secure.URL)},
+		"Unix socket":            {"http://server", Options{UnixSocket: socket}, h1, socket},
+		"HTTP/2":                 {http2.URL, Options{HTTP2: true}, "HTTP/2.0", addr(http2.URL)},
+		"HTTP/2 not offered":     {http2.URL, Options{}, h1, addr(http2.URL)},
+		"HTTP/2 not spoken":      {secure.URL, Options{HTTP2: true}, h1, addr(secure.URL)},
+		"HTTP proxy":             {plain.URL, via(proxy.URL), h1, addr(proxy.URL)},
+		"HTTP proxy, TLS":        {secure.URL, via(proxy.URL), h1, addr(proxy.URL)},
+		"proxy over TLS":         {plain.URL, via(secureProxy.URL), h1, addr(secureProxy.URL)},
+		"proxy over TLS, TLS":    {secure.URL, via(secureProxy.URL), h1, addr(secureProxy.URL)},
+		"SOCKS proxy":            {plain.URL, via("socks5://" + socks), h1, socks},
+		"SOCKS proxy, TLS":       {secure.URL, via("socks5://" + socks), h1, socks},
+		"HTTP proxy, HTTP/2":     {http2.URL, Options{HTTP2: true, Proxy: via(proxy.URL).Proxy}, "HTTP/2.0", addr(proxy.URL)},
+		"HTTP proxy, no stamps":  {plain.URL, Options{NoKernelStamps: true, Proxy: via(proxy.URL).Proxy}, h1, addr(proxy.URL)},
+		"Unix socket, no stamps": {"http://server", Options{UnixSocket: socket, NoKernelStamps: true}, h1, socket},
+		"SOCKS proxy, no stamps": {plain.URL, Options{NoKernelStamps: true, Proxy: via("socks5://" + socks).Proxy}, h1, socks},
+	}
+}
+
+func addr(serverURL string) string { _, a, _ := strings.Cut(serverURL, "://"); return a }
+
+// forward is an HTTP proxy.
+func forward(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodConnect {
+		(&httputil.ReverseProxy{Rewrite: func(*httputil.ProxyRequest) {}, FlushInterval: -1}).ServeHTTP(w, r)
+		return
+	}
+	to, err := net.Dial("tcp", r.Host)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	from, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		to.Close()
+		return
+	}
+	_, _ = io.WriteString(from, "HTTP/1.1 200 OK\r\n\r\n")
+	join(from, to)
+}
+
+// join carries bytes both ways until either side ends.
+func join(a, b net.Conn) {
+	go func() {
+		_, _ = io.Copy(a, b)
+		a.Close()
+	}()
+	_, _ = io.Copy(b, a)
+	b.Close()
+}
+
+// socksProxy starts a SOCKS5 proxy for IPv4 addresses and returns its address.
+func socksProxy(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	go func() {
+		for {
+			from, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer from.Close()
+				head := make([]byte, 2) // version, number of methods
+				if _, err := io.ReadFull(from, head); err != nil {
+					return
+				}
+				ask := make([]byte, int(head[1])+10) // methods; then version, command, 0, 1, address, port
+				if _, err := io.ReadFull(from, ask[:head[1]]); err != nil {
+					return
+				}
+				_, _ = from.Write([]byte{5, 0})
+				if _, err := io.ReadFull(from, ask[head[1]:]); err != nil {
+					return
+				}
+				ask = ask[head[1]+4:]
+				to, err := net.Dial("tcp", netip.AddrPortFrom(netip.AddrFrom4([4]byte(ask[:4])), binary.BigEndian.Uint16(ask[4:])).String())
+				if err != nil {
+					return
+				}
+				_, _ = from.Write([]byte{5, 0, 0, 1, 0, 0, 0, 0, 0, 0})
+				join(from, to)
+			}()
+		}
+	}()
+	return ln.Addr().String()
+}
+
+// TestClockOfEachPath: data that has lain in the socket for 30 ms before it was
+// read is stamped with its arrival wherever the kernel can tell, through TLS and
+// proxies too; where it cannot, nothing pretends to.
+func TestClockOfEachPath(t *testing.T) {
+	t.Cleanup(KeepStamping())
+	time.Sleep(50 * time.Millisecond) // the kernel begins a little later
+	stamped := map[string]bool{
+		"plain": true, "TLS": true, "HTTP/2 not offered": true,
+		"HTTP proxy": true, "HTTP proxy, TLS": true, "proxy over TLS": true, "proxy over TLS, TLS": true,
+		"SOCKS proxy": true, "SOCKS proxy, TLS": true,
+	}
+	for name, p := range paths(t) {
 		t.Run(name, func(t *testing.T) {
-			srv := start(handler)
-			defer srv.Close()
+			t.Parallel()
+			p.Insecure = true
+			want := stamped[name] && runtime.GOOS == "linux"
+			if p.Stamped() != want {
+				t.Errorf("the options say stamps: %v", p.Stamped())
+			}
 			origin := time.Now()
 			clock := func() record.Time { return record.Time(time.Since(origin)) }
 			wall := NewWallClock(origin)
-			tr := New(Options{Insecure: true})
+			tr := New(p.Options)
 			defer tr.CloseIdleConnections()
 			trace := NewTrace(clock)
-			req, err := http.NewRequestWithContext(trace.Attach(t.Context()), http.MethodGet, srv.URL, nil)
+			req, err := http.NewRequestWithContext(trace.Attach(t.Context()), http.MethodGet, p.url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -49,18 +198,29 @@ func TestKernelStampIsOlderThanTheRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer resp.Body.Close()
-			buf := make([]byte, 100)
+			rec := record.New(record.PhaseMeasure, 0)
+			trace.Fill(rec)
+			if resp.Proto != p.protocol || rec.Conn.Remote != p.remote {
+				t.Errorf("%s from %s, want %s from %s", resp.Proto, rec.Conn.Remote, p.protocol, p.remote)
+			}
+			if _, ok := trace.FirstArrival(); ok != want {
+				t.Errorf("stamp of the first byte: %v", ok)
+			}
+			buf := make([]byte, len("part 0\n"))
 			last := record.Time(0)
 			for i := range 3 {
 				time.Sleep(30 * time.Millisecond) // the client is slow
-				n, err := resp.Body.Read(buf)
+				_, err := io.ReadFull(resp.Body, buf)
 				now := clock()
-				if err != nil && err != io.EOF || !bytes.HasPrefix(buf[:n], fmt.Appendf(nil, "part %d", i)) {
-					t.Fatalf("read %q, %v", buf[:n], err)
+				if err != nil || string(buf) != fmt.Sprintf("part %d\n", i) {
+					t.Fatalf("read %q, %v", buf, err)
 				}
 				stamp, ok := trace.Arrival()
+				if ok != want {
+					t.Fatalf("part %d: kernel stamp: %v", i, ok)
+				}
 				if !ok {
-					t.Fatal("no kernel stamp")
+					continue
 				}
 				at := wall.Offset(stamp)
 				if at > now+record.Time(time.Millisecond) {

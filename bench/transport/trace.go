@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"net/http/httptrace"
+	"net/textproto"
 	"sync/atomic"
 	"time"
 
@@ -61,7 +62,11 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 				t.remote.Store(&s)
 			}
 			conn := i.Conn
-			if secure, ok := conn.(*tls.Conn); ok {
+			for { // TLS to the server may lie within TLS to a proxy
+				secure, ok := conn.(*tls.Conn)
+				if !ok {
+					break
+				}
 				conn = secure.NetConn()
 			}
 			if a, ok := conn.(arrivals); ok {
@@ -69,18 +74,33 @@ func (t *Trace) Attach(ctx context.Context) context.Context {
 			}
 			stamp(&t.gotConn)
 		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { stamp(&t.written) },
-		GotFirstResponseByte: func() {
-			stamp(&t.firstByte)
-			if wall, ok := t.Arrival(); ok {
-				t.firstArrival.Store(wall)
-			}
+		WroteRequest:         func(httptrace.WroteRequestInfo) { stamp(&t.written) },
+		GotFirstResponseByte: t.gotFirstByte,
+		Got1xxResponse: func(int, textproto.MIMEHeader) error {
+			t.firstByte.Store(0) // it was of an interim answer; see Answered
+			t.firstArrival.Store(0)
+			return nil
 		},
 	})
 }
 
 // Start is when the request was handed over: the time of Attach.
 func (t *Trace) Start() record.Time { return t.start }
+
+func (t *Trace) gotFirstByte() {
+	t.firstByte.Store(int64(t.clock()) + 1)
+	if wall, ok := t.Arrival(); ok {
+		t.firstArrival.Store(wall)
+	}
+}
+
+// Answered is to be called once the header of the answer is there. After an
+// interim answer (1xx) nobody else tells when the final one began.
+func (t *Trace) Answered() {
+	if t.firstByte.Load() == 0 {
+		t.gotFirstByte()
+	}
+}
 
 // Fill writes what is known so far into the record.
 func (t *Trace) Fill(r *record.Record) {

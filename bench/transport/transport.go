@@ -28,7 +28,7 @@ type Options struct {
 	// MaxConns bounds the connections to the server, which is also how many
 	// are kept idle; 0: no bound.
 	MaxConns int
-	// ConnectTimeout bounds DNS, dial and TLS together; 0: no bound.
+	// ConnectTimeout bounds DNS and dial together, and then TLS; 0: no bound.
 	ConnectTimeout time.Duration
 	// FirstByteTimeout bounds the wait for the answer's first byte after the
 	// request is written; 0: no bound.
@@ -37,15 +37,34 @@ type Options struct {
 	Insecure bool
 	// UnixSocket is dialled in place of the host in the URL.
 	UnixSocket string
-	// Proxy is the proxy to use. The environment's proxies are not.
+	// Proxy is the proxy to use: http, https or socks5. The environment's are
+	// not.
 	Proxy *url.URL
-	// HTTP2 allows HTTP/2. All streams then share few connections, and the
-	// time of an event is taken later.
+	// HTTP2 offers HTTP/2 to servers that speak TLS. Its streams share a
+	// connection, whose last arrival may be another stream's, so the times of
+	// events are the program's own.
 	HTTP2 bool
 	// NoKernelStamps leaves the time of an event to the program's own clock.
 	NoKernelStamps bool
 	// Dial replaces the dialler; nil: TCP, or UnixSocket.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// Stamped reports whether events carry the kernel's receive stamps.
+func (o Options) Stamped() bool {
+	return kernelStamps && !o.NoKernelStamps && !o.HTTP2 && o.UnixSocket == ""
+}
+
+// Via names what the server is reached through, without user info: the Unix
+// socket, as unix:PATH, or the proxy's URL; empty: it is reached directly.
+func (o Options) Via() string {
+	switch {
+	case o.UnixSocket != "":
+		return "unix:" + o.UnixSocket
+	case o.Proxy != nil:
+		return (&url.URL{Scheme: o.Proxy.Scheme, Host: o.Proxy.Host}).String()
+	}
+	return ""
 }
 
 // New returns a transport. Close its idle connections when done.
@@ -82,7 +101,7 @@ func New(o Options) *http.Transport {
 				}
 				return nil, err
 			}
-			if o.NoKernelStamps {
+			if !o.Stamped() {
 				return conn, nil
 			}
 			return withArrivals(conn), nil
@@ -102,6 +121,12 @@ func New(o Options) *http.Transport {
 	}
 	if o.Proxy != nil {
 		t.Proxy = http.ProxyURL(o.Proxy)
+		t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
+			if answer.StatusCode != http.StatusOK {
+				return fmt.Errorf("the proxy refuses the way to the server: %s", answer.Status)
+			}
+			return nil
+		}
 	}
 	t.Protocols.SetHTTP1(true)
 	t.Protocols.SetHTTP2(o.HTTP2)

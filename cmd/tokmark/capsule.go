@@ -253,6 +253,7 @@ func (c *capsule) close() error { return os.RemoveAll(string(c.dir)) }
 // this run alone.
 var notFromCapsule = []string{
 	"url", "header", "simulate", "artifact-dir", "ui", "dialect", "condition", "gpu-telemetry", "slo", "from", "selftest", "repeat", "insecure", "endpoint",
+	"unix-socket", "proxy",
 }
 
 // apply sets every option that the capsule's run had and the command line does

@@ -5,6 +5,7 @@ package main
 
 import (
 	"io"
+	"log"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -20,6 +21,7 @@ func main() {
 	if err != nil {
 		self = ""
 	}
+	log.SetOutput(io.Discard) // net/http writes there what servers send unasked, secrets unmasked
 	os.Exit(Main(world{
 		Executable: self,
 		Args:       os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr,

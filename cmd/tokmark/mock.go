@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"os"
@@ -73,7 +74,7 @@ client's figures can be checked against it. The defaults resemble a mid-size mod
 			if err != nil {
 				return usagef("listen: %w", err)
 			}
-			hs := &http.Server{Handler: srv, ReadHeaderTimeout: time.Minute}
+			hs := &http.Server{Handler: srv, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(w.Stderr, "tokmark: ", 0)}
 			interrupted := make(chan struct{})
 			defer w.interrupts.take(func(n int) bool {
 				if n == 0 {

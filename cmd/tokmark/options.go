@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,7 +36,6 @@ type options struct {
 	responseFormat                  string
 	schema                          *answerSchema // of responseFormat, once it is read
 	usage, perChunkUsage, legacyMax bool
-	insecure                        bool
 	simulate                        bool
 	preflight, strict               bool
 	dialect                         string
@@ -50,10 +50,9 @@ type options struct {
 
 	// load
 	loadOptions
-	connectTimeout   time.Duration
-	firstByteTimeout time.Duration
-	idleTimeout      time.Duration
-	totalSeconds     float64
+	transportOptions
+	idleTimeout  time.Duration
+	totalSeconds float64
 
 	workloadOptions
 
@@ -117,7 +116,6 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.perChunkUsage, "per-chunk-usage", false, "ask for token counts in every event (continuous_usage_stats)")
 	fs.BoolVar(&o.legacyMax, "use-legacy-max-tokens", false, "limit chat output by max_tokens instead of max_completion_tokens")
 	fs.BoolVar(&o.exactOutput, "exact-output", true, "where the dialect can, make answers go on to exactly the tokens asked for (--osl, drawn lengths, those of a trace)")
-	fs.BoolVar(&o.insecure, "insecure", false, "accept any TLS certificate")
 	fs.BoolVar(&o.simulate, "simulate", false, "measure the embedded simulator instead of a server")
 	fs.StringVar(&o.modelSelection, "model-selection-strategy", "round_robin", "with several models: round_robin or random")
 	fs.Float64SliceVar(&o.modelWeights, "model-weights", nil, "`shares` of the models, in their order; makes the selection random")
@@ -127,8 +125,7 @@ func (o *options) bindTarget(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.preflight, "preflight", true, "ask a few short questions before the run: is the request accepted, and how does the server count tokens?")
 	fs.BoolVar(&o.strict, "strict", false, "end before the run if the server refuses a field of the request, instead of leaving it out")
 	fs.BoolVar(&o.cacheReset, "cache-reset", false, "empty the server's prefix cache before the run, where the dialect can, and verify by its cached tokens that it is empty")
-	fs.DurationVar(&o.connectTimeout, "connect-timeout", 10*time.Second, "limit on DNS, connect and TLS; 0: none")
-	fs.DurationVar(&o.firstByteTimeout, "first-byte-timeout", 0, "limit on the wait for the first byte of the answer (a queue counts!); 0: none")
+	o.bindTransport(fs)
 	fs.DurationVar(&o.idleTimeout, "idle-timeout", 2*time.Minute, "limit on the gap between two reads of an answer; 0: none")
 	fs.Float64Var(&o.totalSeconds, "request-timeout-seconds", 600, "limit on a whole request in `seconds`; 0: none")
 }
@@ -189,7 +186,7 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	} else if fs.Changed("osl") && o.osl == 0 {
 		bad("--osl 0: it must be above 0; leave it out for answers without a limit")
 	}
-	errs = append(errs, o.validateLoad(fs), o.validateWorkload(fs), notNegative(map[string]float64{
+	errs = append(errs, o.validateLoad(fs), o.validateWorkload(fs), o.validateTransport(), notNegative(map[string]float64{
 		"request-timeout-seconds": o.totalSeconds, "connect-timeout": o.connectTimeout.Seconds(),
 		"first-byte-timeout": o.firstByteTimeout.Seconds(), "idle-timeout": o.idleTimeout.Seconds(),
 	}))
@@ -239,6 +236,9 @@ func (o *options) validate(fs *pflag.FlagSet) error {
 	}
 	if o.simulate && fs.Changed("url") {
 		bad("--simulate and --url exclude each other")
+	}
+	if o.simulate && o.unixSocket != "" {
+		bad("--simulate and --unix-socket exclude each other")
 	}
 	if o.url == "" && !fs.Changed("url") {
 		// A command with servers of its own says that they are missing.
@@ -299,6 +299,9 @@ func (o *options) endpointURL() (*url.URL, error) {
 	}
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("--url %s: give host:port or an http(s) URL", maskURL(o.url))
+	}
+	if o.http2 && u.Scheme != "https" {
+		return nil, fmt.Errorf("--http2: it is agreed on over TLS, and %s has none: give an https URL", maskURL(o.url))
 	}
 	path := openai.EndpointType(o.endpointType).Path()
 	if o.endpoint != "" {
@@ -378,7 +381,16 @@ func (o *options) header() (http.Header, error) {
 		}
 		h.Set("Authorization", "Bearer "+o.apiKey)
 	}
+	if u, err := url.Parse(withScheme(o.url)); err == nil && u.User != nil && h.Get("Authorization") == "" {
+		h.Set("Authorization", "Basic "+basicAuth(u.User))
+	}
 	return h, nil
+}
+
+// basicAuth is user info as a header has it.
+func basicAuth(u *url.Userinfo) string {
+	password, _ := u.Password()
+	return base64.StdEncoding.EncodeToString([]byte(u.Username() + ":" + password))
 }
 
 // isToken reports whether s may be the name of a header.
@@ -410,10 +422,13 @@ func (o *options) secrets() []string {
 			add(value[i+1:])
 		}
 	}
-	for _, address := range []string{o.url, o.gpuTelemetry} {
+	for _, address := range []string{o.url, o.gpuTelemetry, o.proxy} {
 		u, err := url.Parse(withScheme(address))
 		if err != nil {
 			continue
+		}
+		if u.User != nil {
+			add(basicAuth(u.User))
 		}
 		if pw, ok := u.User.Password(); ok {
 			_, raw, _ := strings.Cut(u.User.String(), ":")
@@ -476,6 +491,9 @@ func jsonValue(s string) json.RawMessage {
 
 // maskURL takes user info and query values out of an address.
 func maskURL(s string) string {
+	if s == "" {
+		return ""
+	}
 	u, err := url.Parse(withScheme(s))
 	if err != nil {
 		return "(not a URL)"
@@ -490,7 +508,7 @@ func maskURL(s string) string {
 		}
 		u.RawQuery = q.Encode()
 	}
-	out := u.String()
+	out := strings.ReplaceAll(u.String(), "%2A%2A%2A", "***")
 	if withScheme(s) != s {
 		out = strings.TrimPrefix(out, "http://")
 	}

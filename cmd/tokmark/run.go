@@ -208,7 +208,7 @@ func (o *options) address(ctx context.Context) (*url.URL, http.Header, error) {
 	if err != nil {
 		return nil, nil, usage(err)
 	}
-	before := &server{endpoint: endpoint, header: header, insecure: o.insecure, connectTimeout: o.connectTimeout}
+	before := &server{endpoint: endpoint, header: header, transport: o.transport()}
 	models, err := before.models(ctx)
 	if err != nil {
 		return nil, nil, &exitError{code: exitFailed, err: mask(err, o.secrets())}
@@ -348,10 +348,8 @@ func (o *options) plan(endpoint *url.URL, header http.Header, m *record.Manifest
 	}
 	p := bench.Plan{
 		URL: endpoint, Type: openai.EndpointType(o.endpointType), Header: header, Secrets: o.secrets(),
-		Body: openai.BodyOptions{Model: o.models[0], Stream: o.streaming, IncludeUsage: o.usage, ContinuousUsage: o.perChunkUsage, Extra: extra},
-		Transport: transport.Options{
-			ConnectTimeout: o.connectTimeout, FirstByteTimeout: o.firstByteTimeout, Insecure: o.insecure,
-		},
+		Body:        openai.BodyOptions{Model: o.models[0], Stream: o.streaming, IncludeUsage: o.usage, ContinuousUsage: o.perChunkUsage, Extra: extra},
+		Transport:   o.transport(),
 		IdleTimeout: o.idleTimeout, TotalTimeout: seconds(o.totalSeconds),
 		KeepOutput: o.exportData == "raw",
 	}
@@ -411,8 +409,9 @@ func newManifest(w *world, o *options) *record.Manifest {
 func fillManifest(m *record.Manifest, o *options, endpoint *url.URL) {
 	m.Target.URL, m.Target.Model = maskURL(endpoint.String()), strings.Join(o.models, ", ")
 	m.Target.EndpointType, m.Target.Streaming = o.endpointType, o.streaming
+	m.Target.Via = o.transport().Via()
 	m.Stamps = record.StampsRead
-	if transport.KernelStamps {
+	if o.transport().Stamped() {
 		m.Stamps = record.StampsKernel
 	}
 	m.Host = record.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Procs: runtime.GOMAXPROCS(0)}
@@ -483,7 +482,7 @@ func maskedCommand(args []string, o *options) string {
 			a, hide = "***", false
 		case address:
 			a, address = maskURL(a), false
-		case slices.Contains([]string{"--url", "-u", "--gpu-telemetry", "--a", "--b"}, name):
+		case slices.Contains([]string{"--url", "-u", "--gpu-telemetry", "--proxy", "--a", "--b"}, name):
 			if address = !has; has {
 				a = name + "=" + maskURL(value)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/tokmark/tokmark/bench/health"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/bench/target"
+	"github.com/tokmark/tokmark/bench/transport"
 )
 
 // scrapeEvery is how often the server's metrics are read during a run.
@@ -252,5 +253,5 @@ func gpuScraper(address string, clock func() record.Time) (*target.Scraper, erro
 	if err != nil {
 		return nil, err
 	}
-	return &target.Scraper{Client: http.DefaultClient, URL: u, Metrics: target.DCGM(), Clock: clock, From: record.FromGPU}, nil
+	return &target.Scraper{Client: &http.Client{Transport: transport.New(transport.Options{})}, URL: u, Metrics: target.DCGM(), Clock: clock, From: record.FromGPU}, nil
 }

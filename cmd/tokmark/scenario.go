@@ -180,6 +180,8 @@ func effective(fs *pflag.FlagSet, o *options) map[string]json.RawMessage {
 			v = maskURL(o.url)
 		case "gpu-telemetry":
 			v = maskURL(o.gpuTelemetry)
+		case "proxy":
+			v = maskURL(o.proxy)
 		default:
 			if l, ok := f.Value.(*levels); ok {
 				v = json.RawMessage("[" + l.String() + "]")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,10 +22,9 @@ import (
 
 // server is the server before the run: is it there, and what does it serve?
 type server struct {
-	endpoint       *url.URL
-	header         http.Header
-	insecure       bool
-	connectTimeout time.Duration
+	endpoint  *url.URL
+	header    http.Header
+	transport transport.Options
 }
 
 // modelList is the answer of /v1/models; why tells why there is none.
@@ -47,7 +47,7 @@ func (t *server) models(ctx context.Context) (modelList, error) {
 		return list, err
 	}
 	req.Header = t.header.Clone()
-	tr := transport.New(transport.Options{ConnectTimeout: t.connectTimeout, Insecure: t.insecure})
+	tr := transport.New(t.transport)
 	defer tr.CloseIdleConnections()
 	resp, err := tr.RoundTrip(req)
 	if err != nil {
@@ -61,6 +61,8 @@ func (t *server) models(ctx context.Context) (modelList, error) {
 		list.why = err.Error()
 	case resp.StatusCode == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server"):
 		return list, fmt.Errorf("reach %s: the server speaks TLS: use https://%s", maskURL(t.endpoint.String()), t.endpoint.Host)
+	case resp.StatusCode/100 == 3 && resp.Header.Get("Location") != "":
+		list.why = "it answers " + resp.Status + ", to " + maskURL(resp.Header.Get("Location")) + ": redirects are not followed"
 	case resp.StatusCode != http.StatusOK:
 		list.why = "it answers " + resp.Status
 	default:
@@ -85,18 +87,32 @@ func (t *server) models(ctx context.Context) (modelList, error) {
 // unreachable says what is wrong and what to try.
 func (t *server) unreachable(err error) error {
 	var (
-		where   = maskURL(t.endpoint.String())
-		dns     *net.DNSError
-		timeout net.Error
-		noTLS   tls.RecordHeaderError
+		where, option = maskURL(t.endpoint.String()), "--url"
+		via           = t.transport.Via()
+		proxy         *net.OpError
+		dns           *net.DNSError
+		timeout       net.Error
+		noTLS         tls.RecordHeaderError
 	)
+	switch {
+	case t.transport.UnixSocket != "":
+		where, option = via, "--unix-socket"
+	case errors.As(err, &proxy) && proxy.Op == "proxyconnect": // what net/http calls the way to a proxy
+		where, option = "the proxy "+via, "--proxy"
+	case via != "":
+		where += " via " + via
+	}
 	switch text := err.Error(); {
+	case errors.As(err, &noTLS) && option == "--proxy":
+		return fmt.Errorf("reach %s: it does not speak TLS: give an http URL", where)
 	case errors.As(err, &noTLS):
 		return fmt.Errorf("reach %s: the server does not speak TLS: use http://%s", where, t.endpoint.Host)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("reach %s: nothing listens there (connection refused): is the server up, and --url right?", where)
+		return fmt.Errorf("reach %s: nothing listens there (connection refused): is the server up, and %s right?", where, option)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("reach %s: nothing is there: is %s right?", where, option)
 	case errors.As(err, &dns):
-		return fmt.Errorf("reach %s: the host name %s is not known: is --url right?", where, dns.Name)
+		return fmt.Errorf("reach %s: the host name %s is not known: is %s right?", where, dns.Name, option)
 	case strings.Contains(text, "x509:") || strings.Contains(text, "certificate"):
 		return fmt.Errorf("reach %s: %w (--insecure accepts any certificate)", where, err)
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -129,7 +129,7 @@ var facts = []fact{
 	{name: "token_source", kind: Disqualifying, asked: true, why: "tokens were counted in another way", text: tokenSource},
 	{name: "tool_version", kind: Disqualifying, asked: true, why: "another major version of tokmark", text: func(r *Run) string { return major(r.Manifest.Tool.Version) }},
 	{name: "stamps", kind: Harmless, why: "times from the kernel are a little earlier than our own", text: func(r *Run) string { return r.Manifest.Stamps }},
-	{name: "server", kind: Harmless, text: func(r *Run) string { return r.Manifest.Target.URL }},
+	{name: "server", kind: Harmless, text: func(r *Run) string { return r.Manifest.Target.Address() }},
 	{name: "client_host", kind: Harmless, why: "the client ran on another machine: its path to the server may differ", text: func(r *Run) string {
 		h := r.Manifest.Host
 		if h.OS == "" {

@@ -125,7 +125,7 @@ func conditions(s *report.Summary) []fact {
 		model += " (simulated by tokmark)"
 	}
 	out := []fact{
-		{"model", model}, {"server", clean(m.Target.URL)}, {"endpoint", answers},
+		{"model", model}, {"server", clean(m.Target.Address())}, {"endpoint", answers},
 		{"workload", clean(m.Workload)}, {"load", phrase.Load(m.Load, phrase.Figure)}, {"tokens", phrase.Tokens(s)},
 	}
 	if m.Cache.Mode != "" {

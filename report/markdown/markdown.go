@@ -128,7 +128,7 @@ func distributions(buf *bytes.Buffer, s *report.Summary) {
 func conditions(buf *bytes.Buffer, s *report.Summary) {
 	m := s.Manifest
 	fmt.Fprintf(buf, "\n**Conditions**\n\n")
-	server := code(m.Target.URL, "?")
+	server := code(m.Target.Address(), "?")
 	if m.Target.Simulated {
 		server += " (simulated by tokmark)"
 	}

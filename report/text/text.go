@@ -117,7 +117,7 @@ func (p *page) head(s *report.Summary) {
 	if m.Target.EndpointType != "" {
 		answers = clean(m.Target.EndpointType, 40) + ", " + answers
 	}
-	p.item("server", key, clean(m.Target.URL, 200)+" ("+answers+")")
+	p.item("server", key, clean(m.Target.Address(), 200)+" ("+answers+")")
 	if m.Workload != "" {
 		p.item("workload", key, clean(m.Workload, 300))
 	}
