@@ -122,10 +122,14 @@ func writePage(w *world, dirs []string, window, to string) error {
 		if err != nil {
 			return &exitError{code: exitFailed, err: err}
 		}
-		runs = append(runs, html.Run{Name: filepath.Base(filepath.Clean(arg)), Summary: s, View: v})
+		runs = append(runs, html.Run{Summary: s, View: v})
+	}
+	err := nameRuns(runs, dirs)
+	if err != nil {
+		return &exitError{code: exitFailed, err: err}
 	}
 	var b bytes.Buffer
-	err := html.WriteSeveral(&b, runs)
+	err = html.WriteSeveral(&b, runs)
 	switch {
 	case err != nil:
 	case to == "-":
@@ -148,6 +152,43 @@ func writePage(w *world, dirs []string, window, to string) error {
 		}
 	}
 	return nil
+}
+
+// nameRuns names runs by their directories, and their groups by the directories
+// that hold those.
+func nameRuns(runs []html.Run, dirs []string) error {
+	paths, parents := make([]string, len(dirs)), make([]string, len(dirs))
+	for i, dir := range dirs {
+		path, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("name run %s: %w", dir, err)
+		}
+		paths[i], parents[i] = path, filepath.Dir(path)
+	}
+	names, groups := shortest(paths), shortest(parents)
+	for i := range runs {
+		runs[i].Name, runs[i].Group = names[i], groups[i]
+	}
+	return nil
+}
+
+// shortest names absolute paths by their last elements: by as many as tell
+// different ones apart.
+func shortest(paths []string) []string {
+	names := make([]string, len(paths))
+	for n := 1; ; n++ {
+		named, alike := make(map[string]string), false
+		for i, path := range paths {
+			elements := strings.Split(filepath.ToSlash(path), "/")
+			names[i] = strings.Join(elements[max(0, len(elements)-n):], "/")
+			other, known := named[names[i]]
+			alike = alike || known && other != path
+			named[names[i]] = path
+		}
+		if !alike {
+			return names
+		}
+	}
 }
 
 // reportGC is the collector's setting while a directory is read.

@@ -55,6 +55,7 @@ func browser(t *testing.T, name, page string) (dom, console string) {
 		base := filepath.Join(*pages, name)
 		run("--screenshot="+base+"-light.png", "--window-size=1200,9400", "--hide-scrollbars")
 		run("--screenshot="+base+"-dark.png", "--window-size=1200,9400", "--hide-scrollbars", "--force-dark-mode", "--blink-settings=preferredColorScheme=0")
+		run("--screenshot="+base+"-phone.png", "--window-size=400,9400", "--hide-scrollbars")
 		run("--print-to-pdf="+base+".pdf", "--no-pdf-header-footer")
 	}
 	var lines []string
@@ -75,6 +76,7 @@ func TestBrowserDrawsEveryChart(t *testing.T) {
 		"failed":  {allFailed(t)},
 		"hostile": {hostile(t)},
 		"several": {named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))},
+		"sweeps":  twoSweeps(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

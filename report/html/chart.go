@@ -51,6 +51,8 @@ const (
 	dots   = "dots"
 	rings  = "rings" // few points, joined by a line
 	bars   = "bars"
+
+	dashedRings = "dashed-rings"
 )
 
 type series struct {
@@ -59,6 +61,9 @@ type series struct {
 	Color int    `json:"color"` // a place in the page's palette
 	X     []num  `json:"x"`
 	Y     []num  `json:"y"` // as many; not a number where there is none
+	// Low and High, if there are any, are the ends of a line through each point.
+	Low  []num `json:"low,omitempty"`
+	High []num `json:"high,omitempty"`
 	// Labels stand beside the points.
 	Labels []string `json:"labels,omitempty"`
 }

@@ -22,9 +22,11 @@ import (
 var assets embed.FS
 
 // Run is one of several runs on a page. Name tells it from the others; it may
-// be empty.
+// be empty. The runs of one Group are a sweep, repeats, or both: they make one
+// line on the charts by load.
 type Run struct {
 	Name    string
+	Group   string
 	Summary *report.Summary
 	View    *View
 }
