@@ -31,13 +31,15 @@ func newReport(w *world) *cobra.Command {
 		Short: "Report a run again from its directory",
 		Long: `Make the report of a run again, from its run directory alone. Nothing is measured again; the
 same directory gives the same report, bit for bit. A run that was killed is reported as far as
-it went. --html writes a page with charts; of several directories it compares the runs.`,
+it went. --html writes a page with charts; of several directories it compares the runs. A directory
+that holds run directories, as a sweep does, stands for those.`,
 		Example: `  tokmark report artifacts/run-1
   tokmark report artifacts/run-1 --format json
   tokmark report artifacts/run-1 --html
   tokmark report artifacts/run-1 --like vllm
   tokmark report artifacts/run-1 --export aiperf,junit --slo "ttft.p99<300ms"
-  tokmark report artifacts/run-1 artifacts/run-2 --html=both.html`,
+  tokmark report artifacts/run-1 artifacts/run-2 --html=both.html
+  tokmark report sweeps/a sweeps/b --html=sweeps.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := also.validate(); err != nil {
@@ -46,11 +48,21 @@ it went. --html writes a page with charts; of several directories it compares th
 			if page != "" && also.any() {
 				return usagef("report: --html makes the page alone; call it again for --export, --like, --capsule or --slo")
 			}
+			if page == inRunDirectory {
+				if len(args) > 1 {
+					return usagef("report: give the page of several directories a file: --html=FILE")
+				}
+				page = record.Dir(args[0]).Path(record.ReportHTMLFile)
+			}
+			args, err := runDirs(args)
+			if err != nil {
+				return usage(err)
+			}
 			if page != "" {
 				return writePage(w, args, window, page)
 			}
 			if len(args) > 1 {
-				return usagef("report: several directories are shown by --html=FILE only; tokmark compare compares two")
+				return usagef("report: several runs are shown by --html=FILE only; tokmark compare compares two")
 			}
 			if asMarkdown {
 				format = "markdown"
@@ -106,11 +118,25 @@ it went. --html writes a page with charts; of several directories it compares th
 // inRunDirectory is the value of --html without a file.
 const inRunDirectory = "DIR/" + record.ReportHTMLFile
 
-// writePage writes the page of one run, or of several to compare them.
-func writePage(w *world, dirs []string, window, to string) error {
-	if to == inRunDirectory && len(dirs) > 1 {
-		return usagef("report: give the page of several runs a file: --html=FILE")
+// runDirs puts the runs in a directory that holds some, as that of a sweep, in
+// its place.
+func runDirs(args []string) ([]string, error) {
+	var dirs []string
+	for _, arg := range args {
+		runs, err := record.Dir(arg).Runs()
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range runs {
+			dirs = append(dirs, string(dir))
+		}
 	}
+	return dirs, nil
+}
+
+// writePage writes the page of one run, or of several to compare them, to a
+// file or, for "-", to stdout.
+func writePage(w *world, dirs []string, window, to string) error {
 	runs := make([]html.Run, 0, len(dirs))
 	for _, arg := range dirs {
 		dir := record.Dir(arg)
@@ -134,9 +160,6 @@ func writePage(w *world, dirs []string, window, to string) error {
 	case err != nil:
 	case to == "-":
 		_, err = w.Stdout.Write(b.Bytes())
-	case to == inRunDirectory:
-		err = record.Dir(dirs[0]).WriteFile(record.ReportHTMLFile, b.Bytes())
-		to = record.Dir(dirs[0]).Path(record.ReportHTMLFile)
 	default:
 		err = record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes())
 	}
