@@ -137,43 +137,51 @@ func runDirs(args []string) ([]string, error) {
 // writePage writes the page of one run, or of several to compare them, to a
 // file or, for "-", to stdout.
 func writePage(w *world, dirs []string, window, to string) error {
-	runs := make([]html.Run, 0, len(dirs))
-	for _, arg := range dirs {
-		dir := record.Dir(arg)
-		s, err := load(dir, window)
+	var summaries []*report.Summary
+	for _, dir := range dirs {
+		s, err := load(record.Dir(dir), window)
 		if err != nil {
 			return err
 		}
-		v, err := html.Load(dir)
-		if err != nil {
-			return &exitError{code: exitFailed, err: err}
-		}
-		runs = append(runs, html.Run{Summary: s, View: v})
+		summaries = append(summaries, s)
 	}
-	err := nameRuns(runs, dirs)
-	if err != nil {
-		return &exitError{code: exitFailed, err: err}
-	}
-	var b bytes.Buffer
-	err = html.WriteSeveral(&b, runs)
-	switch {
-	case err != nil:
-	case to == "-":
-		_, err = w.Stdout.Write(b.Bytes())
-	default:
-		err = record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes())
-	}
-	if err != nil {
+	if err := pageOf(w, dirs, summaries, to); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
 	}
-	if to != "-" {
-		fmt.Fprintf(w.Stderr, "page: %s\n", to)
-	}
-	for _, r := range runs {
-		if err := verdictError(r.Summary); err != nil {
+	for _, s := range summaries {
+		if err := verdictError(s); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// pageOf writes the page of runs whose summaries are there, and names it on
+// stderr.
+func pageOf(w *world, dirs []string, summaries []*report.Summary, to string) error {
+	runs := make([]html.Run, len(dirs))
+	for i, dir := range dirs {
+		v, err := html.Load(record.Dir(dir))
+		if err != nil {
+			return err
+		}
+		runs[i] = html.Run{Summary: summaries[i], View: v}
+	}
+	if err := nameRuns(runs, dirs); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := html.WriteSeveral(&b, runs); err != nil {
+		return err
+	}
+	if to == "-" {
+		_, err := w.Stdout.Write(b.Bytes())
+		return err
+	}
+	if err := record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes()); err != nil {
+		return err
+	}
+	fmt.Fprintf(w.Stderr, "page: %s\n", to)
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (o *options) series() []*options {
 }
 
 // runSeries makes the runs one after the other, each in a directory of its own,
-// and ends with a table of them. The exit code is that of the first run that
+// and ends with a table and a page of them. The exit code is that of the first run that
 // did not end well.
 func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) error {
 	runs := o.series()
@@ -101,6 +101,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 	}
 	var first error
 	var done []*report.Summary
+	var dirs []string // of those
 	for i, one := range runs {
 		if len(runs) > 1 {
 			one.artifactDir = parent.Path(fmt.Sprintf("%02d-%s", i+1, loadName(record.Load{Rate: one.requestRate, Concurrency: one.concurrency})))
@@ -120,7 +121,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		m.Config = config
 		s, err := runOnce(ctx, w, one, m)
 		if s != nil {
-			done = append(done, s)
+			done, dirs = append(done, s), append(dirs, one.artifactDir)
 		}
 		if err != nil {
 			if first == nil {
@@ -135,6 +136,9 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 	if len(runs) > 1 && len(done) > 0 {
 		if _, err := io.WriteString(w.Stdout, seriesTable(done, o.repeat)); err != nil {
 			return err
+		}
+		if err := pageOf(w, dirs, done, parent.Path(record.ReportHTMLFile)); err != nil {
+			return &exitError{code: exitFailed, err: fmt.Errorf("write report of the series: %w", err)}
 		}
 	}
 	return first
