@@ -8,12 +8,14 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/compare"
 	"github.com/tokmark/tokmark/report/csv"
 	"github.com/tokmark/tokmark/report/hdrlog"
 	"github.com/tokmark/tokmark/report/html"
@@ -182,6 +184,37 @@ func pageOf(w *world, dirs []string, summaries []*report.Summary, to string) err
 		return err
 	}
 	fmt.Fprintf(w.Stderr, "page: %s\n", to)
+	return nil
+}
+
+// writePairedPage writes the page of an interleaved comparison into the directory
+// of its blocks, whose names end in their side.
+func writePairedPage(w *world, parent record.Dir, result *compare.Paired) error {
+	blocks, err := parent.Runs()
+	if err != nil {
+		return &exitError{code: exitFailed, err: err}
+	}
+	var sides []*report.Summary
+	for _, side := range []string{"a", "b"} {
+		i := slices.IndexFunc(blocks, func(dir record.Dir) bool { return strings.HasSuffix(string(dir), "-"+side) })
+		if i < 0 {
+			break // there is none of B if the time was up before
+		}
+		s, err := load(blocks[i], "")
+		if err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
+	var b bytes.Buffer
+	err = html.WritePaired(&b, result, sides...)
+	if err == nil {
+		err = parent.WriteFile(record.ReportHTMLFile, b.Bytes())
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
+	}
+	fmt.Fprintf(w.Stderr, "page: %s\n", parent.Path(record.ReportHTMLFile))
 	return nil
 }
 

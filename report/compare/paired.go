@@ -129,8 +129,9 @@ type PairedFigure struct {
 	Verdict Verdict  `json:"verdict"`
 	// Decides: the comparison goes on until this figure has a verdict.
 	Decides bool `json:"decides"`
-	// Changes are those of the pairs, in order.
-	Changes []float64 `json:"changes"`
+	// Changes are those of the pairs, in order, NullChanges those of the null pairs.
+	Changes     []float64 `json:"changes"`
+	NullChanges []float64 `json:"null_changes,omitempty"`
 }
 
 // leastPairs is how many pairs an interval needs.
@@ -172,6 +173,9 @@ func Pair(a, b []Block, null [][2]Block, opt PairOptions) *Paired {
 		var nulls []float64
 		for _, pair := range null {
 			nulls = append(nulls, logRatios(pair[:1], pair[1:], key)...)
+		}
+		for _, l := range nulls {
+			fig.NullChanges = append(fig.NullChanges, math.Expm1(l))
 		}
 		if len(nulls) > 1 {
 			_, s := moments(nulls)

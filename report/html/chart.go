@@ -23,6 +23,9 @@ type chart struct {
 	Series []series `json:"series"`
 	// Band is the measuring window on the x axis.
 	Band []num `json:"band,omitempty"`
+	// Shade is a band on the y axis, Levels are dashed lines across.
+	Shade  []num `json:"shade,omitempty"`
+	Levels []num `json:"levels,omitempty"`
 	// Sync names charts that share the cursor's place.
 	Sync string `json:"sync,omitempty"`
 }
@@ -51,6 +54,7 @@ const (
 	dots   = "dots"
 	rings  = "rings" // few points, joined by a line
 	bars   = "bars"
+	marks  = "marks" // few points, each for itself
 
 	dashedRings = "dashed-rings"
 )

@@ -11,7 +11,8 @@ import (
 )
 
 type verdict struct {
-	Level    report.Level
+	Title    string
+	Level    report.Level // how it is marked
 	Text     string
 	Warnings []report.Warning
 }
@@ -48,7 +49,7 @@ func onePage(s *report.Summary, v *View) *page {
 }
 
 func newVerdict(s *report.Summary) *verdict {
-	out := &verdict{Level: s.Verdict.Level}
+	out := &verdict{Title: "Verdict: " + string(s.Verdict.Level), Level: s.Verdict.Level}
 	switch s.Verdict.Level {
 	case report.Valid:
 		out.Text = "Nothing was found that would spoil the numbers."

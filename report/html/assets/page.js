@@ -130,6 +130,9 @@
         case "dots":
           Object.assign(one, { paths: () => null, width: 0, points: { show: true, size: 4, width: 0, stroke: fade(c), fill: c + "90" } });
           break;
+        case "marks":
+          Object.assign(one, { paths: () => null, width: 0, points: { show: true, size: 8, width: 0, stroke: c, fill: c } });
+          break;
         case "dashed-rings":
           one.dash = [6, 4];
           // falls through
@@ -142,13 +145,32 @@
       series.push(one);
     });
 
-    const band = (u) => {
-      if (!spec.band) return;
-      const at = (v) => Math.min(Math.max(u.valToPos(v, "x", true), u.bbox.left), u.bbox.left + u.bbox.width);
-      const from = at(spec.band[0]), to = at(spec.band[1]);
+    // under draws what lies under the series: bands, and lines across.
+    const under = (u) => {
+      const { left, top, width, height } = u.bbox;
       u.ctx.save();
+      u.ctx.beginPath();
+      u.ctx.rect(left, top, width, height);
+      u.ctx.clip();
       u.ctx.fillStyle = color("--window");
-      u.ctx.fillRect(from, u.bbox.top, to - from, u.bbox.height);
+      if (spec.band) {
+        const [from, to] = spec.band.map((v) => u.valToPos(v, "x", true));
+        u.ctx.fillRect(from, top, to - from, height);
+      }
+      if (spec.shade) {
+        const [low, high] = spec.shade.map((v) => u.valToPos(v, "y", true));
+        u.ctx.fillRect(left, high, width, low - high);
+      }
+      u.ctx.strokeStyle = color("--c0");
+      u.ctx.lineWidth = 1.6 * devicePixelRatio;
+      u.ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+      for (const v of spec.levels || []) {
+        const y = u.valToPos(v, "y", true);
+        u.ctx.beginPath();
+        u.ctx.moveTo(left, y);
+        u.ctx.lineTo(left + width, y);
+        u.ctx.stroke();
+      }
       u.ctx.restore();
     };
     // beside draws what stands beside points: how far repeats lie apart, labels.
@@ -188,7 +210,7 @@
       series,
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: spec.sync ? { key: spec.sync } : undefined },
       legend: { live: true, markers: { width: 0, fill: (u, i) => i > 0 ? color("--c" + (spec.series[i - 1].color % 6)) : null } },
-      hooks: { drawAxes: [band], draw: [beside] },
+      hooks: { drawAxes: [under], draw: [beside] },
     }, data, place);
     u.root.querySelector("canvas").setAttribute("aria-hidden", "true");
     plots.push({ u, place });
