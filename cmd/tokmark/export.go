@@ -191,7 +191,5 @@ func printObjectives(out io.Writer, results []slo.Result) error {
 	return slo.Write(out, results)
 }
 
-// any reports whether something was asked for.
-func (x *exports) any() bool {
-	return len(x.formats) > 0 || x.like != "" || x.capsule != "" || x.slo != ""
-}
+// any reports whether something beside the report was asked for.
+func (x *exports) any() bool { return len(x.formats) > 0 || x.like != "" || x.capsule != "" }

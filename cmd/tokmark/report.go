@@ -48,7 +48,7 @@ that holds run directories, as a sweep does, stands for those.`,
 				return usage(err)
 			}
 			if page != "" && also.any() {
-				return usagef("report: --html makes the page alone; call it again for --export, --like, --capsule or --slo")
+				return usagef("report: --html makes the page alone; call it again for --export, --like or --capsule")
 			}
 			if page == inRunDirectory {
 				if len(args) > 1 {
@@ -61,7 +61,7 @@ that holds run directories, as a sweep does, stands for those.`,
 				return usage(err)
 			}
 			if page != "" {
-				return writePage(w, args, window, page)
+				return writePage(w, args, window, page, also.objectives)
 			}
 			if len(args) > 1 {
 				return usagef("report: several runs are shown by --html=FILE only; tokmark compare compares two")
@@ -89,13 +89,13 @@ that holds run directories, as a sweep does, stands for those.`,
 				err = errors.Join(err, printObjectives(w.Stdout, results))
 			case "json":
 				var b []byte
-				if b, err = s.JSON(); err == nil {
+				if b, err = summaryJSON(s, results); err == nil {
 					_, err = w.Stdout.Write(b)
 				}
 			case "csv":
 				err = csv.Write(w.Stdout, s)
 			case "markdown":
-				err = markdown.Write(w.Stdout, s, markdown.Options{Capsule: hash})
+				err = markdown.Write(w.Stdout, s, markdown.Options{Capsule: hash, Objectives: results})
 			default:
 				return usagef("--format %s: use text, json, csv or markdown", format)
 			}
@@ -138,53 +138,49 @@ func runDirs(args []string) ([]string, error) {
 
 // writePage writes the page of one run, or of several to compare them, to a
 // file or, for "-", to stdout.
-func writePage(w *world, dirs []string, window, to string) error {
-	var summaries []*report.Summary
+func writePage(w *world, dirs []string, window, to string, objectives []slo.Objective) error {
+	var runs []html.Run
 	for _, dir := range dirs {
 		s, err := load(record.Dir(dir), window)
 		if err != nil {
 			return err
 		}
-		summaries = append(summaries, s)
+		runs = append(runs, html.Run{Summary: s, Objectives: slo.Evaluate(s, objectives)})
 	}
-	if err := pageOf(w, dirs, summaries, to); err != nil {
+	if err := pageOf(w, dirs, runs, to); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
 	}
-	for _, s := range summaries {
-		if err := verdictError(s); err != nil {
+	for _, r := range runs {
+		if err := heldTo(r.Summary, r.Objectives); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pageOf writes the page of runs whose summaries are there, and names it on
-// stderr.
-func pageOf(w *world, dirs []string, summaries []*report.Summary, to string) error {
-	runs := make([]html.Run, len(dirs))
-	for i, dir := range dirs {
-		v, err := html.Load(record.Dir(dir))
-		if err != nil {
-			return err
+// pageOf writes the page of runs that are summarized, and names it on stderr.
+func pageOf(w *world, dirs []string, runs []html.Run, to string) error {
+	err := nameRuns(runs, dirs)
+	for i := range runs {
+		if err == nil {
+			runs[i].View, err = html.Load(record.Dir(dirs[i]))
 		}
-		runs[i] = html.Run{Summary: summaries[i], View: v}
-	}
-	if err := nameRuns(runs, dirs); err != nil {
-		return err
 	}
 	var b bytes.Buffer
-	if err := html.WriteSeveral(&b, runs); err != nil {
-		return err
+	if err == nil {
+		err = html.Write(&b, runs...)
 	}
-	if to == "-" {
-		_, err := w.Stdout.Write(b.Bytes())
-		return err
+	switch {
+	case err != nil:
+	case to == "-":
+		_, err = w.Stdout.Write(b.Bytes())
+	default:
+		err = record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes())
 	}
-	if err := record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes()); err != nil {
-		return err
+	if err == nil && to != "-" {
+		fmt.Fprintf(w.Stderr, "page: %s\n", to)
 	}
-	fmt.Fprintf(w.Stderr, "page: %s\n", to)
-	return nil
+	return err
 }
 
 // writePairedPage writes the page of an interleaved comparison into the directory
@@ -282,9 +278,18 @@ func load(dir record.Dir, window string) (*report.Summary, error) {
 	return s, nil
 }
 
-// writeSummaries writes the files that are made from the records.
-func writeSummaries(dir record.Dir, s *report.Summary) error {
-	js, err := s.JSON()
+// summaryJSON is the content of summary.json.
+func summaryJSON(s *report.Summary, results []slo.Result) ([]byte, error) {
+	if len(results) == 0 {
+		return s.JSON()
+	}
+	return s.JSON(report.Field{Key: "objectives", Value: results})
+}
+
+// writeSummaries writes the files that are made from the records; results are of
+// what the run was held against.
+func writeSummaries(dir record.Dir, s *report.Summary, results []slo.Result) error {
+	js, err := summaryJSON(s, results)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", record.SummaryJSONFile, err)
 	}
@@ -300,7 +305,7 @@ func writeSummaries(dir record.Dir, s *report.Summary) error {
 		return fmt.Errorf("make %s: %w", record.ReportHTMLFile, err)
 	}
 	var page bytes.Buffer
-	if err := html.Write(&page, s, v); err != nil {
+	if err := html.Write(&page, html.Run{Summary: s, View: v, Objectives: results}); err != nil {
 		return fmt.Errorf("make %s: %w", record.ReportHTMLFile, err)
 	}
 	return errors.Join(

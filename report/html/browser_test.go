@@ -76,6 +76,7 @@ func TestBrowserDrawsEveryChart(t *testing.T) {
 		"failed":         render(t, allFailed(t)),
 		"hostile":        render(t, hostile(t)),
 		"several":        render(t, named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))),
+		"slo":            render(t, held(t, demo(t, 200, 4))),
 		"sweeps":         render(t, twoSweeps(t)...),
 		"paired":         renderPaired(t, paired(), demo(t, 20, 2).Summary, demo(t, 20, 4).Summary),
 		"paired-hostile": hostilePaired(t),

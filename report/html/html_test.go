@@ -22,6 +22,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -30,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func render(t testing.TB, runs ...Run) string {
 	t.Helper()
 	var a, b bytes.Buffer
-	if err := errors.Join(WriteSeveral(&a, runs), WriteSeveral(&b, runs)); err != nil {
+	if err := errors.Join(Write(&a, runs...), Write(&b, runs...)); err != nil {
 		t.Fatal(err)
 	}
 	if a.String() != b.String() {
@@ -196,6 +197,7 @@ func TestPages(t *testing.T) {
 		"hostile": {hostile(t)},
 		"several": {named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))},
 		"sweeps":  twoSweeps(t),
+		"slo":     {held(t, demo(t, 200, 4))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := render(t, runs...)
@@ -219,6 +221,36 @@ func TestPages(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// held is the run with objectives that it keeps, misses, and that are open.
+func held(t testing.TB, r Run) Run {
+	objectives, err := slo.Parse("ttft.p50<1s, ttft.p99<50ms, error_rate<2%, request_throughput>1e9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Objectives = slo.Evaluate(r.Summary, objectives)
+	return r
+}
+
+// TestObjectives stand on the page of a run, and on that of several with the
+// run's name.
+func TestObjectives(t *testing.T) {
+	a, b := named("a", held(t, demo(t, 200, 4))), named("b", held(t, demo(t, 200, 16)))
+	for want, page := range map[string]string{"ttft.p99<50ms": render(t, a), "b: ttft.p99<50ms": render(t, a, b)} {
+		got := outlineOf(t, page)
+		if !strings.Contains(got, "| "+want+" |") || !strings.Contains(got, "| fail") || !strings.Contains(got, "| pass") || !strings.Contains(got, "| inconclusive: ") {
+			t.Errorf("%q, or what became of it, is not on the page:\n%s", want, got)
+		}
+	}
+	if page := render(t, demo(t, 200, 4)); strings.Contains(page, `id="objectives"`) {
+		t.Error("a run that was held against nothing has objectives")
+	}
+	one := named(attack, hostile(t))
+	one.Objectives = []slo.Result{{Objective: slo.Objective{Text: attack}, State: slo.Inconclusive, Reason: attack}}
+	if page := render(t, one, one); strings.Contains(page, "<img") {
+		t.Error("an objective is on the page as it was written")
 	}
 }
 
@@ -508,8 +540,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestWriteSeveralOfNone(t *testing.T) {
-	if err := WriteSeveral(io.Discard, nil); err == nil {
+func TestWriteOfNone(t *testing.T) {
+	if err := Write(io.Discard); err == nil {
 		t.Error("a page of no run")
 	}
 }

@@ -28,6 +28,9 @@ func severalPage(runs []Run) *page {
 	p := &page{Title: fmt.Sprintf("%d runs", len(runs)), Kicker: "tokmark comparison", Footer: phrase.Tool(runs[0].Summary.Manifest.Tool)}
 	sec := section{ID: "runs", Title: "The runs", Tables: []table{comparison(runs), facts(runs)}}
 	p.Sections = append(p.Sections, sec)
+	if sec := objectives(runs); len(sec.Tables) > 0 {
+		p.Sections = append(p.Sections, sec)
+	}
 	if sec := byLoad(runs); len(sec.Figures) > 0 {
 		p.Sections = append(p.Sections, sec)
 	}
