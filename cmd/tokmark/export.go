@@ -191,5 +191,8 @@ func printObjectives(out io.Writer, results []slo.Result) error {
 	return slo.Write(out, results)
 }
 
-// any reports whether something beside the report was asked for.
-func (x *exports) any() bool { return len(x.formats) > 0 || x.like != "" || x.capsule != "" }
+// any reports whether something was asked for.
+func (x *exports) any() bool { return x.beside() || x.slo != "" }
+
+// beside reports whether something was asked for that is no part of a page.
+func (x *exports) beside() bool { return len(x.formats) > 0 || x.like != "" || x.capsule != "" }

@@ -31,10 +31,9 @@ func newReport(w *world) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Report a run again from its directory",
-		Long: `Make the report of a run again, from its run directory alone. Nothing is measured again; the
+		Long: `Make the report of a run, or of the runs in a directory, again. Nothing is measured again; the
 same directory gives the same report, bit for bit. A run that was killed is reported as far as
-it went. --html writes a page with charts; of several directories it compares the runs. A directory
-that holds run directories, as a sweep does, stands for those.`,
+it went. --html writes a page with charts; of several directories it compares the runs.`,
 		Example: `  tokmark report artifacts/run-1
   tokmark report artifacts/run-1 --format json
   tokmark report artifacts/run-1 --html
@@ -47,7 +46,7 @@ that holds run directories, as a sweep does, stands for those.`,
 			if err := also.validate(); err != nil {
 				return usage(err)
 			}
-			if page != "" && also.any() {
+			if page != "" && also.beside() {
 				return usagef("report: --html makes the page alone; call it again for --export, --like or --capsule")
 			}
 			if page == inRunDirectory {
@@ -64,7 +63,7 @@ that holds run directories, as a sweep does, stands for those.`,
 				return writePage(w, args, window, page, also.objectives)
 			}
 			if len(args) > 1 {
-				return usagef("report: several runs are shown by --html=FILE only; tokmark compare compares two")
+				return usagef("report: several directories are shown by --html=FILE only; tokmark compare compares two")
 			}
 			if asMarkdown {
 				format = "markdown"

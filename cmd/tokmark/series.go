@@ -15,8 +15,6 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
-	"github.com/tokmark/tokmark/report/html"
-	"github.com/tokmark/tokmark/report/slo"
 	"github.com/tokmark/tokmark/report/stats"
 )
 
@@ -93,9 +91,10 @@ func (o *options) series() []*options {
 }
 
 // runSeries makes the runs one after the other, each in a directory of its own,
-// and ends with a table and a page of them. The exit code is that of the first
-// run that did not end well.
+// and ends with a table of them. The exit code is that of the first run that
+// did not end well.
 func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) error {
+	var page seriesPage
 	runs := o.series()
 	parent := record.Dir(o.artifactDir)
 	if len(runs) > 1 && parent == "" {
@@ -103,12 +102,6 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 	}
 	var first error
 	var done []*report.Summary
-	var onPage []html.Run // the same
-	var dirs []string     // of those
-	objectives, err := parseSLO(o.slo)
-	if err != nil {
-		return usage(err)
-	}
 	for i, one := range runs {
 		if len(runs) > 1 {
 			one.artifactDir = parent.Path(fmt.Sprintf("%02d-%s", i+1, loadName(record.Load{Rate: one.requestRate, Concurrency: one.concurrency})))
@@ -127,9 +120,9 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		m := newManifest(w, one)
 		m.Config = config
 		s, err := runOnce(ctx, w, one, m)
+		page.add(one, s)
 		if s != nil {
-			done, dirs = append(done, s), append(dirs, one.artifactDir)
-			onPage = append(onPage, html.Run{Summary: s, Objectives: slo.Evaluate(s, objectives)})
+			done = append(done, s)
 		}
 		if err != nil {
 			if first == nil {
@@ -145,8 +138,10 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		if _, err := io.WriteString(w.Stdout, seriesTable(done, o.repeat)); err != nil {
 			return err
 		}
-		if err := pageOf(w, dirs, onPage, parent.Path(record.ReportHTMLFile)); err != nil {
-			return &exitError{code: exitFailed, err: fmt.Errorf("write report of the series: %w", err)}
+	}
+	if len(runs) > 1 {
+		if err := page.write(w, parent); err != nil {
+			return err
 		}
 	}
 	return first

@@ -125,13 +125,15 @@ type PairedFigure struct {
 	Interval *Range  `json:"interval"`
 	// Noise is how far A lies from itself: the standard deviation of the change
 	// of one pair in the null pairs.
-	Noise   *float64 `json:"noise,omitempty"`
-	Verdict Verdict  `json:"verdict"`
+	Noise *float64 `json:"noise,omitempty"`
+	// NullChanges are those of the null pairs.
+	NullChanges []float64 `json:"null_changes,omitempty"`
+
+	Verdict Verdict `json:"verdict"`
 	// Decides: the comparison goes on until this figure has a verdict.
 	Decides bool `json:"decides"`
-	// Changes are those of the pairs, in order, NullChanges those of the null pairs.
-	Changes     []float64 `json:"changes"`
-	NullChanges []float64 `json:"null_changes,omitempty"`
+	// Changes are those of the pairs, in order.
+	Changes []float64 `json:"changes"`
 }
 
 // leastPairs is how many pairs an interval needs.

@@ -70,12 +70,12 @@ func pairedVerdict(p *compare.Paired) *verdict {
 }
 
 // percent is a change of a figure as the page shows it.
-func percent(change float64) float64 { return 100 * change }
+func percent(_ *compare.PairedFigure, change float64) float64 { return 100 * change }
 
 // noAccount is the band of changes of no account, in percent: as far below as
 // the margin is above.
-func noAccount(p *compare.Paired) (low, high float64) {
-	return percent(1/(1+p.Margin) - 1), percent(p.Margin)
+func noAccount(p *compare.Paired, f *compare.PairedFigure) (low, high float64) {
+	return percent(f, 1/(1+p.Margin)-1), percent(f, p.Margin)
 }
 
 func figureName(f *compare.PairedFigure) string {
@@ -95,10 +95,10 @@ func pairedFigures(p *compare.Paired) table {
 		f := &p.Figures[i]
 		low, high, noise := phrase.Unknown, phrase.Unknown, phrase.Unknown
 		if f.Interval != nil {
-			low, high = signed(f.Interval.Low), signed(f.Interval.High)
+			low, high = signed(f, f.Interval.Low), signed(f, f.Interval.High)
 		}
 		if f.Noise != nil {
-			noise = fmt.Sprintf("±%.1f %%", percent(*f.Noise))
+			noise = fmt.Sprintf("±%.1f %%", percent(f, *f.Noise))
 		}
 		verdict := string(f.Verdict)
 		if !f.Decides {
@@ -108,7 +108,7 @@ func pairedFigures(p *compare.Paired) table {
 		if unit := phrase.Unit(f.Unit); unit != "" {
 			name += " (" + unit + ")"
 		}
-		t.Rows = append(t.Rows, []cell{head(name), number(f.A), number(f.B), {Text: signed(f.Change)}, {Text: low}, {Text: high}, {Text: noise}, words(verdict)})
+		t.Rows = append(t.Rows, []cell{head(name), number(f.A), number(f.B), {Text: signed(f, f.Change)}, {Text: low}, {Text: high}, {Text: noise}, words(verdict)})
 	}
 	return t
 }
@@ -127,7 +127,7 @@ func pairedChanges(p *compare.Paired) table {
 			for i := range p.Figures {
 				text := phrase.Unknown
 				if all := of(&p.Figures[i]); k < len(all) {
-					text = signed(all[k])
+					text = signed(&p.Figures[i], all[k])
 				}
 				row = append(row, cell{Text: text})
 			}
@@ -140,23 +140,23 @@ func pairedChanges(p *compare.Paired) table {
 }
 
 // signed writes a change with one decimal: the noise of a block is larger.
-func signed(change float64) string { return fmt.Sprintf("%+.1f %%", percent(change)) }
+func signed(f *compare.PairedFigure, change float64) string { return fmt.Sprintf("%+.1f %%", percent(f, change)) }
 
 // changeChart shows one figure: the changes of the pairs, those of A with
 // itself, the interval, and the band of no account.
 func changeChart(p *compare.Paired, f *compare.PairedFigure) chart {
-	low, high := noAccount(p)
+	low, high := noAccount(p, f)
 	c := chart{
-		ID: "change-" + f.Metric, Title: figureName(f), Note: string(f.Verdict) + ", " + signed(f.Change),
+		ID: "change-" + f.Metric, Title: figureName(f), Note: string(f.Verdict) + ", " + signed(f, f.Change),
 		Alt: "Change of " + f.Label + " from A to B in each pair of blocks. The table of changes by pair has the values.",
 		X:   axis{Kind: linear, Label: "pair", Min: 0.5, Max: num(max(len(f.Changes), len(f.NullChanges))) + 0.5}, Y: axis{Kind: linear, Label: "change, %", Unit: "%"},
-		Levels: []num{num(percent(f.Change))}, Shade: []num{num(low), num(high)},
+		Levels: []num{num(percent(f, f.Change))}, Shade: []num{num(low), num(high)},
 	}
 	all := []float64{low, high}
 	if f.Interval != nil {
-		c.Levels = []num{num(percent(f.Interval.Low)), num(percent(f.Interval.High))}
-		all = append(all, percent(f.Interval.Low), percent(f.Interval.High))
-		c.Note += " [" + signed(f.Interval.Low) + ", " + signed(f.Interval.High) + "]"
+		c.Levels = []num{num(percent(f, f.Interval.Low)), num(percent(f, f.Interval.High))}
+		all = append(all, percent(f, f.Interval.Low), percent(f, f.Interval.High))
+		c.Note += " [" + signed(f, f.Interval.Low) + ", " + signed(f, f.Interval.High) + "]"
 	}
 	for _, one := range []struct {
 		name    string
@@ -165,8 +165,8 @@ func changeChart(p *compare.Paired, f *compare.PairedFigure) chart {
 	}{{"A against A", grey, f.NullChanges}, {"B against A", blue, f.Changes}} {
 		s := series{Name: one.name, Style: marks, Color: one.color}
 		for i, change := range one.changes {
-			s.X, s.Y = append(s.X, num(i+1)), append(s.Y, num(percent(change)))
-			all = append(all, percent(change))
+			s.X, s.Y = append(s.X, num(i+1)), append(s.Y, num(percent(f, change)))
+			all = append(all, percent(f, change))
 		}
 		if len(s.X) > 0 {
 			c.Series = append(c.Series, s)

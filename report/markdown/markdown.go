@@ -37,8 +37,8 @@ func Write(w io.Writer, s *report.Summary, opt Options) error {
 	for _, reason := range s.Verdict.Reasons {
 		fmt.Fprintf(&buf, "- %s\n", prose(reason))
 	}
-	objectives(&buf, opt.Objectives)
 	headlines(&buf, s)
+	objectives(&buf, opt.Objectives)
 	distributions(&buf, s)
 	conditions(&buf, s)
 	command(&buf, m)
