@@ -140,7 +140,9 @@ func pairedChanges(p *compare.Paired) table {
 }
 
 // signed writes a change with one decimal: the noise of a block is larger.
-func signed(f *compare.PairedFigure, change float64) string { return fmt.Sprintf("%+.1f %%", percent(f, change)) }
+func signed(f *compare.PairedFigure, change float64) string {
+	return fmt.Sprintf("%+.1f %%", percent(f, change))
+}
 
 // changeChart shows one figure: the changes of the pairs, those of A with
 // itself, the interval, and the band of no account.
