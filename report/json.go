@@ -26,11 +26,12 @@ var aiperfOrder = []string{
 }
 
 // object is a JSON object that keeps the order of its fields.
-type object []field
+type object []Field
 
-type field struct {
-	key   string
-	value any
+// Field is a field of a JSON object.
+type Field struct {
+	Key   string
+	Value any
 }
 
 // MarshalJSON writes the fields in order.
@@ -43,10 +44,10 @@ func (o object) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			buf.WriteByte(',')
 		}
-		key := strconv.Quote(f.key) // tags and names of ours: ASCII
+		key := strconv.Quote(f.Key) // tags and names of ours: ASCII
 		buf.WriteString(key + ":")
-		if err := enc.Encode(f.value); err != nil {
-			return nil, fmt.Errorf("%s: %w", f.key, err)
+		if err := enc.Encode(f.Value); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Key, err)
 		}
 	}
 	buf.WriteByte('}')
@@ -55,13 +56,14 @@ func (o object) MarshalJSON() ([]byte, error) {
 
 // JSON returns the content of summary.json: AIPerf's fields in AIPerf's order,
 // then ours. A metric that is missing has no field; an infinite figure of an
-// adj_ metric is null. The same summary gives the same bytes.
-func (s *Summary) JSON() ([]byte, error) {
+// adj_ metric is null. What others found in the run follows as more fields. The
+// same summary gives the same bytes.
+func (s *Summary) JSON(more ...Field) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(s.fields()); err != nil {
+	if err := enc.Encode(append(s.fields(), more...)); err != nil {
 		return nil, fmt.Errorf("encode summary of run %s: %w", s.Manifest.ID, err)
 	}
 	return buf.Bytes(), nil
@@ -73,9 +75,9 @@ func (s *Summary) fields() object {
 	seen := make(map[string]bool)
 	add := func(r Result) {
 		seen[r.Tag] = true
-		o = append(o, field{r.Tag, r.fields()})
+		o = append(o, Field{r.Tag, r.fields()})
 		if r.Tag == "goodput" { // GenAI-Perf's name of it
-			o = append(o, field{"request_goodput", r.fields()})
+			o = append(o, Field{"request_goodput", r.fields()})
 		}
 	}
 	for _, tag := range aiperfOrder {
@@ -89,88 +91,88 @@ func (s *Summary) fields() object {
 		}
 	}
 	if len(m.Config) > 0 {
-		o = append(o, field{"input_config", m.Config})
+		o = append(o, Field{"input_config", m.Config})
 	}
 	o = append(o,
-		field{"was_cancelled", m.Outcome == record.RunInterrupted || m.Outcome == record.RunAborted},
-		field{"error_summary", s.errorSummary()},
+		Field{"was_cancelled", m.Outcome == record.RunInterrupted || m.Outcome == record.RunAborted},
+		Field{"error_summary", s.errorSummary()},
 	)
 	for _, at := range []struct {
 		key string
 		t   record.Time
 	}{{"start_time", m.MeasureStart}, {"end_time", m.MeasureEnd}} {
 		if at.t.IsSet() && !m.Origin.IsZero() {
-			o = append(o, field{at.key, m.Origin.Add(time.Duration(at.t)).UTC().Format(time.RFC3339Nano)})
+			o = append(o, Field{at.key, m.Origin.Add(time.Duration(at.t)).UTC().Format(time.RFC3339Nano)})
 		}
 	}
 	o = append(o,
-		field{"run", object{
+		Field{"run", object{
 			{"id", m.ID}, {"tool", m.Tool}, {"command", m.Command}, {"outcome", m.Outcome},
 			{"partial", s.Partial}, {"workload", m.Workload}, {"workload_hash", m.WorkloadHash},
 			{"seed", m.Seed}, {"stamps", m.Stamps},
 		}},
-		field{"target", m.Target},
-		field{"verdict", s.Verdict},
-		field{"warnings", orEmpty(s.Warnings)},
-		field{"load", s.Load},
-		field{"requests", s.Counts},
-		field{"outcomes", orEmpty(s.Outcomes)},
-		field{"token_sources", orEmpty(s.Tokens)},
-		field{"connections", s.Connections},
+		Field{"target", m.Target},
+		Field{"verdict", s.Verdict},
+		Field{"warnings", orEmpty(s.Warnings)},
+		Field{"load", s.Load},
+		Field{"requests", s.Counts},
+		Field{"outcomes", orEmpty(s.Outcomes)},
+		Field{"token_sources", orEmpty(s.Tokens)},
+		Field{"connections", s.Connections},
 	)
 	if s.Window != nil {
-		o = append(o, field{"window", s.Window})
+		o = append(o, Field{"window", s.Window})
 	}
 	if len(s.Groups) > 0 {
-		o = append(o, field{"groups", s.Groups})
+		o = append(o, Field{"groups", s.Groups})
 	}
 	if s.Lengths != nil {
-		o = append(o, field{"lengths", s.Lengths})
+		o = append(o, Field{"lengths", s.Lengths})
 	}
 	if s.Cache != nil {
-		o = append(o, field{"cache", s.Cache})
+		o = append(o, Field{"cache", s.Cache})
 	}
-	o = append(o, field{"client", s.Client})
+	o = append(o, Field{"client", s.Client})
 	if s.Server != nil {
-		o = append(o, field{"server", s.Server})
+		o = append(o, Field{"server", s.Server})
 	}
 	if s.Waterfall != nil {
-		o = append(o, field{"ttft_waterfall", s.Waterfall})
+		o = append(o, Field{"ttft_waterfall", s.Waterfall})
 	}
 	if s.Prefill != nil {
-		o = append(o, field{"prefill_cost", s.Prefill})
+		o = append(o, Field{"prefill_cost", s.Prefill})
 	}
 	if s.Events != nil {
-		o = append(o, field{"events", s.Events})
+		o = append(o, Field{"events", s.Events})
 	}
 	if s.Speculation != nil {
-		o = append(o, field{"speculation", s.Speculation})
+		o = append(o, Field{"speculation", s.Speculation})
 	}
 	if s.Reasoning != nil {
-		o = append(o, field{"reasoning", s.Reasoning})
+		o = append(o, Field{"reasoning", s.Reasoning})
 	}
 	if s.Structure != nil {
-		o = append(o, field{"structured_output", s.Structure})
+		o = append(o, Field{"structured_output", s.Structure})
 	}
 	if s.Manifest.SelfTest != nil {
-		o = append(o, field{"self_test", s.Manifest.SelfTest})
+		o = append(o, Field{"self_test", s.Manifest.SelfTest})
 	}
 	if s.First != nil {
-		o = append(o, field{"first_request", s.First})
+		o = append(o, Field{"first_request", s.First})
 	}
 	if len(m.Goodput) > 0 {
-		o = append(o, field{"goodput_objectives", m.Goodput})
+		o = append(o, Field{"goodput_objectives", m.Goodput})
 	}
 	if len(m.Conditions) > 0 {
-		o = append(o, field{"conditions", m.Conditions})
+		o = append(o, Field{"conditions", m.Conditions})
 	}
 	if m.Input != nil {
-		o = append(o, field{"input", object{
+		o = append(o, Field{"input", object{
 			{"file", m.Input.File}, {"format", m.Input.Format}, {"usable", m.Input.Usable},
 			{"skipped", m.Input.SkippedCount()}, {"reordered", m.Input.Reordered},
 		}})
 	}
-	return append(o, field{"damaged_records", s.Damaged})
+	return append(o, Field{"damaged_records", s.Damaged})
 }
 
 // orEmpty turns a missing list into an empty one, so that a reader can count.
@@ -201,35 +203,35 @@ func (r Result) fields() object {
 	st := r.Statistic
 	switch {
 	case st == nil && r.Integer:
-		return append(o, field{"avg", r.Whole})
+		return append(o, Field{"avg", r.Whole})
 	case st == nil:
-		return append(o, field{"avg", finite(r.Value)})
+		return append(o, Field{"avg", finite(r.Value)})
 	}
-	o = append(o, field{"avg", finite(st.Avg)})
+	o = append(o, Field{"avg", finite(st.Avg)})
 	var few []string
 	for i, p := range stats.Percents {
-		o = append(o, field{PercentileKey(p), finite(st.Percentiles[i])})
+		o = append(o, Field{PercentileKey(p), finite(st.Percentiles[i])})
 		if st.Few(p) {
 			few = append(few, PercentileKey(p))
 		}
 	}
 	o = append(o,
-		field{"min", finite(st.Min)}, field{"max", finite(st.Max)}, field{"std", finite(st.Std)},
-		field{"count", st.Count}, field{"sum", finite(st.Sum)},
+		Field{"min", finite(st.Min)}, Field{"max", finite(st.Max)}, Field{"std", finite(st.Std)},
+		Field{"count", st.Count}, Field{"sum", finite(st.Sum)},
 	)
 	if len(few) > 0 {
-		o = append(o, field{"few_samples_for", few})
+		o = append(o, Field{"few_samples_for", few})
 	}
 	if in := r.Intervals; in != nil {
 		for i, p := range IntervalPercents {
 			if ci := in.Of[i]; ci.Known() {
-				o = append(o, field{PercentileKey(p) + "_ci95", []*float64{ci.Low, ci.High}})
+				o = append(o, Field{PercentileKey(p) + "_ci95", []*float64{ci.Low, ci.High}})
 			}
 		}
 		if in.Known() {
-			o = append(o, field{"ci_method", in.Method()})
+			o = append(o, Field{"ci_method", in.Method()})
 		}
-		o = append(o, field{"effective_count", finite(in.Effective)})
+		o = append(o, Field{"effective_count", finite(in.Effective)})
 	}
 	return o
 }

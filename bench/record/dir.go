@@ -53,6 +53,31 @@ func (d Dir) Create() error {
 // Path returns the path of a file in the directory.
 func (d Dir) Path(name string) string { return filepath.Join(string(d), name) }
 
+// Runs returns the run directories that d stands for: itself or, if it holds no
+// run, those in it, in the order of their names. It fails with ErrNoRun if
+// there is none.
+func (d Dir) Runs() ([]Dir, error) {
+	holds := func(d Dir) bool {
+		_, err := os.Stat(d.Path(ManifestFile))
+		return err == nil
+	}
+	if holds(d) {
+		return []Dir{d}, nil
+	}
+	var runs []Dir
+	inside, _ := os.ReadDir(string(d)) // what is no directory holds no run
+	for _, entry := range inside {
+		if one := Dir(d.Path(entry.Name())); holds(one) {
+			runs = append(runs, one)
+		}
+	}
+	if runs == nil {
+		_, err := d.ReadManifest() // says what is there instead
+		return nil, err
+	}
+	return runs, nil
+}
+
 // WriteFile replaces a file of the directory in one step: a reader sees the
 // old or the new content, never a part.
 func (d Dir) WriteFile(name string, content []byte) error {

@@ -185,6 +185,19 @@ type Load struct {
 	Grace    time.Duration `json:"benchmark_grace_period_ns,omitempty"`
 }
 
+// Level is what tells the loads of a sweep apart: the option it is of, and its
+// value, in users, requests per second or requests in flight.
+func (l Load) Level() (name string, value float64) {
+	switch {
+	case l.Users > 0:
+		return "num_users", float64(l.Users)
+	case l.Rate > 0:
+		return "request_rate", l.Rate
+	default:
+		return "concurrency", float64(l.Concurrency)
+	}
+}
+
 // The cache modes of a workload.
 const (
 	CacheCold    = "cold"     // every prompt is new from its first block on

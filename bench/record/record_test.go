@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,35 @@ func TestDamagedLines(t *testing.T) {
 	}
 	if !last {
 		t.Error("the cut line is not named as the last one")
+	}
+}
+
+// TestRunsOfADirectory: a directory is its own run, or stands for those in it.
+func TestRunsOfADirectory(t *testing.T) {
+	top := Dir(t.TempDir())
+	for _, name := range []string{"02-b", "01-[a*"} {
+		dir := Dir(top.Path(name))
+		if err := errors.Join(dir.Create(), dir.WriteManifest(&Manifest{Schema: ManifestSchema})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(top.Path("report.html"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(top.Path("00-empty"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := top.Runs()
+	if want := []Dir{Dir(top.Path("01-[a*")), Dir(top.Path("02-b"))}; err != nil || !slices.Equal(runs, want) {
+		t.Errorf("%v, %v; want %v", runs, err, want)
+	}
+	if one, err := runs[0].Runs(); err != nil || len(one) != 1 || one[0] != runs[0] {
+		t.Errorf("a run directory is %v, %v", one, err)
+	}
+	for _, none := range []string{"00-empty", "report.html", "nowhere"} {
+		if runs, err := Dir(top.Path(none)).Runs(); !errors.Is(err, ErrNoRun) {
+			t.Errorf("%s: %v, %v", none, runs, err)
+		}
 	}
 }
 

@@ -357,6 +357,9 @@ func runAB(ctx context.Context, w *world, o *options, ab *abOptions) error {
 	if err := writeJSONFile(ab.jsonFile, result.WriteJSON); err != nil {
 		return err
 	}
+	if err := writePairedPage(w, parent, result); err != nil {
+		return err
+	}
 	return abError(result)
 }
 

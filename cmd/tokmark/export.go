@@ -192,6 +192,7 @@ func printObjectives(out io.Writer, results []slo.Result) error {
 }
 
 // any reports whether something was asked for.
-func (x *exports) any() bool {
-	return len(x.formats) > 0 || x.like != "" || x.capsule != "" || x.slo != ""
-}
+func (x *exports) any() bool { return x.beside() || x.slo != "" }
+
+// beside reports whether something was asked for that is no part of a page.
+func (x *exports) beside() bool { return len(x.formats) > 0 || x.like != "" || x.capsule != "" }

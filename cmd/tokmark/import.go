@@ -110,7 +110,7 @@ func importFile(w *world, path string, dir record.Dir, format string, skip bool)
 	if err != nil {
 		return err
 	}
-	if err := writeSummaries(dir, s); err != nil {
+	if err := writeSummaries(dir, s, nil); err != nil {
 		return err
 	}
 	if err := printReport(w.Stdout, s); err != nil {

@@ -8,12 +8,14 @@ import (
 	"io"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/compare"
 	"github.com/tokmark/tokmark/report/csv"
 	"github.com/tokmark/tokmark/report/hdrlog"
 	"github.com/tokmark/tokmark/report/html"
@@ -29,7 +31,7 @@ func newReport(w *world) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "report DIR...",
 		Short: "Report a run again from its directory",
-		Long: `Make the report of a run again, from its run directory alone. Nothing is measured again; the
+		Long: `Make the report of a run, or of the runs in a directory, again. Nothing is measured again; the
 same directory gives the same report, bit for bit. A run that was killed is reported as far as
 it went. Several directories are shown side by side, as run --repeat shows its runs; those of
 one load, address, model and workload are taken for repeats. --html writes a page with charts;
@@ -40,17 +42,28 @@ of several directories it compares the runs.`,
   tokmark report artifacts/run-1 --like vllm
   tokmark report artifacts/run-1 artifacts/run-2
   tokmark report artifacts/run-1 --export aiperf,junit --slo "ttft.p99<300ms"
-  tokmark report artifacts/run-1 artifacts/run-2 --html=both.html`,
+  tokmark report artifacts/run-1 artifacts/run-2 --html=both.html
+  tokmark report sweeps/a sweeps/b --html=sweeps.html`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := also.validate(); err != nil {
 				return usage(err)
 			}
-			if page != "" && also.any() {
-				return usagef("report: --html makes the page alone; call it again for --export, --like, --capsule or --slo")
+			if page != "" && also.beside() {
+				return usagef("report: --html makes the page alone; call it again for --export, --like or --capsule")
+			}
+			if page == inRunDirectory {
+				if len(args) > 1 {
+					return usagef("report: give the page of several directories a file: --html=FILE")
+				}
+				page = record.Dir(args[0]).Path(record.ReportHTMLFile)
+			}
+			args, err := runDirs(args)
+			if err != nil {
+				return usage(err)
 			}
 			if page != "" {
-				return writePage(w, args, window, page)
+				return writePage(w, args, window, page, also.objectives)
 			}
 			if asMarkdown {
 				format = "markdown"
@@ -81,13 +94,13 @@ of several directories it compares the runs.`,
 				err = errors.Join(err, printObjectives(w.Stdout, results))
 			case "json":
 				var b []byte
-				if b, err = s.JSON(); err == nil {
+				if b, err = summaryJSON(s, results); err == nil {
 					_, err = w.Stdout.Write(b)
 				}
 			case "csv":
 				err = csv.Write(w.Stdout, s)
 			case "markdown":
-				err = markdown.Write(w.Stdout, s, markdown.Options{Capsule: hash})
+				err = markdown.Write(w.Stdout, s, markdown.Options{Capsule: hash, Objectives: results})
 			default:
 				return usagef("--format %s: use text, json, csv or markdown", format)
 			}
@@ -145,48 +158,135 @@ func reportSeries(w *world, dirs []string, window, format string) error {
 // inRunDirectory is the value of --html without a file.
 const inRunDirectory = "DIR/" + record.ReportHTMLFile
 
-// writePage writes the page of one run, or of several to compare them.
-func writePage(w *world, dirs []string, window, to string) error {
-	if to == inRunDirectory && len(dirs) > 1 {
-		return usagef("report: give the page of several runs a file: --html=FILE")
+// runDirs puts the runs in a directory that holds some, as that of a sweep, in
+// its place.
+func runDirs(args []string) ([]string, error) {
+	var dirs []string
+	for _, arg := range args {
+		runs, err := record.Dir(arg).Runs()
+		if err != nil {
+			return nil, err
+		}
+		for _, dir := range runs {
+			dirs = append(dirs, string(dir))
+		}
 	}
-	runs := make([]html.Run, 0, len(dirs))
-	for _, arg := range dirs {
-		dir := record.Dir(arg)
-		s, err := load(dir, window)
+	return dirs, nil
+}
+
+// writePage writes the page of one run, or of several to compare them, to a
+// file or, for "-", to stdout.
+func writePage(w *world, dirs []string, window, to string, objectives []slo.Objective) error {
+	var runs []html.Run
+	for _, dir := range dirs {
+		s, err := load(record.Dir(dir), window)
 		if err != nil {
 			return err
 		}
-		v, err := html.Load(dir)
-		if err != nil {
-			return &exitError{code: exitFailed, err: err}
-		}
-		runs = append(runs, html.Run{Name: filepath.Base(filepath.Clean(arg)), Summary: s, View: v})
+		runs = append(runs, html.Run{Summary: s, Objectives: slo.Evaluate(s, objectives)})
 	}
-	var b bytes.Buffer
-	err := html.WriteSeveral(&b, runs)
-	switch {
-	case err != nil:
-	case to == "-":
-		_, err = w.Stdout.Write(b.Bytes())
-	case to == inRunDirectory:
-		err = record.Dir(dirs[0]).WriteFile(record.ReportHTMLFile, b.Bytes())
-		to = record.Dir(dirs[0]).Path(record.ReportHTMLFile)
-	default:
-		err = record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes())
-	}
-	if err != nil {
+	if err := pageOf(w, dirs, runs, to); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
 	}
-	if to != "-" {
-		fmt.Fprintf(w.Stderr, "page: %s\n", to)
-	}
 	for _, r := range runs {
-		if err := verdictError(r.Summary); err != nil {
+		if err := heldTo(r.Summary, r.Objectives); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pageOf writes the page of runs that are summarized, and names it on stderr.
+func pageOf(w *world, dirs []string, runs []html.Run, to string) error {
+	err := nameRuns(runs, dirs)
+	for i := range runs {
+		if err == nil {
+			runs[i].View, err = html.Load(record.Dir(dirs[i]))
+		}
+	}
+	var b bytes.Buffer
+	if err == nil {
+		err = html.Write(&b, runs...)
+	}
+	switch {
+	case err != nil:
+	case to == "-":
+		_, err = w.Stdout.Write(b.Bytes())
+	default:
+		err = record.Dir(filepath.Dir(to)).WriteFile(filepath.Base(to), b.Bytes())
+	}
+	if err == nil && to != "-" {
+		fmt.Fprintf(w.Stderr, "page: %s\n", to)
+	}
+	return err
+}
+
+// writePairedPage writes the page of an interleaved comparison into the directory
+// of its blocks, whose names end in their side.
+func writePairedPage(w *world, parent record.Dir, result *compare.Paired) error {
+	blocks, err := parent.Runs()
+	if err != nil {
+		return &exitError{code: exitFailed, err: err}
+	}
+	var sides []*report.Summary
+	for _, side := range []string{"a", "b"} {
+		i := slices.IndexFunc(blocks, func(dir record.Dir) bool { return strings.HasSuffix(string(dir), "-"+side) })
+		if i < 0 {
+			break // there is none of B if the time was up before
+		}
+		s, err := load(blocks[i], "")
+		if err != nil {
+			return err
+		}
+		sides = append(sides, s)
+	}
+	var b bytes.Buffer
+	err = html.WritePaired(&b, result, sides...)
+	if err == nil {
+		err = parent.WriteFile(record.ReportHTMLFile, b.Bytes())
+	}
+	if err != nil {
+		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
+	}
+	fmt.Fprintf(w.Stderr, "page: %s\n", parent.Path(record.ReportHTMLFile))
+	return nil
+}
+
+// nameRuns names runs by their directories, and their groups by the directories
+// that hold those.
+func nameRuns(runs []html.Run, dirs []string) error {
+	paths, parents := make([]string, len(dirs)), make([]string, len(dirs))
+	for i, dir := range dirs {
+		path, err := filepath.Abs(dir)
+		if err != nil {
+			return fmt.Errorf("name run %s: %w", dir, err)
+		}
+		paths[i], parents[i] = path, filepath.Dir(path)
+	}
+	names, groups := shortest(paths), shortest(parents)
+	for i := range runs {
+		runs[i].Name, runs[i].Group = names[i], groups[i]
+	}
+	return nil
+}
+
+// shortest names absolute paths by their last elements: by as many as tell
+// different ones apart.
+func shortest(paths []string) []string {
+	names := make([]string, len(paths))
+	for n := 1; ; n++ {
+		named, alike := make(map[string]string), false
+		for i, path := range paths {
+			elements := strings.Split(filepath.ToSlash(path), "/")
+			names[i] = strings.Join(elements[max(0, len(elements)-n):], "/")
+			other, known := named[names[i]]
+			alike = alike || known && other != path
+			named[names[i]] = path
+		}
+		if !alike {
+			return names
+		}
+	}
 }
 
 // reportGC is the collector's setting while a directory is read.
@@ -216,9 +316,18 @@ func load(dir record.Dir, window string) (*report.Summary, error) {
 	return s, nil
 }
 
-// writeSummaries writes the files that are made from the records.
-func writeSummaries(dir record.Dir, s *report.Summary) error {
-	js, err := s.JSON()
+// summaryJSON is the content of summary.json.
+func summaryJSON(s *report.Summary, results []slo.Result) ([]byte, error) {
+	if len(results) == 0 {
+		return s.JSON()
+	}
+	return s.JSON(report.Field{Key: "objectives", Value: results})
+}
+
+// writeSummaries writes the files that are made from the records; results are of
+// what the run was held against.
+func writeSummaries(dir record.Dir, s *report.Summary, results []slo.Result) error {
+	js, err := summaryJSON(s, results)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", record.SummaryJSONFile, err)
 	}
@@ -234,7 +343,7 @@ func writeSummaries(dir record.Dir, s *report.Summary) error {
 		return fmt.Errorf("make %s: %w", record.ReportHTMLFile, err)
 	}
 	var page bytes.Buffer
-	if err := html.Write(&page, s, v); err != nil {
+	if err := html.Write(&page, html.Run{Summary: s, View: v, Objectives: results}); err != nil {
 		return fmt.Errorf("make %s: %w", record.ReportHTMLFile, err)
 	}
 	return errors.Join(

@@ -314,14 +314,14 @@ func finish(w *world, o *options, dir record.Dir, m *record.Manifest) (*report.S
 	if err != nil {
 		return s, &exitError{code: exitFailed, err: err}
 	}
-	if err := writeSummaries(dir, s); err != nil {
-		return s, &exitError{code: exitFailed, err: err}
-	}
 	objectives, err := parseSLO(o.slo)
 	if err != nil {
 		return s, err
 	}
 	results := slo.Evaluate(s, objectives)
+	if err := writeSummaries(dir, s, results); err != nil {
+		return s, &exitError{code: exitFailed, err: err}
+	}
 	if err := errors.Join(printReport(w.Stdout, s), printObjectives(w.Stdout, results)); err != nil {
 		return s, &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
 	}

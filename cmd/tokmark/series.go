@@ -90,6 +90,7 @@ func (o *options) series() []*options {
 // and ends with a table of them, which is in their parent directory too. The exit code is that of the first run that
 // did not end well.
 func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) error {
+	var page seriesPage
 	runs := o.series()
 	parent := record.Dir(o.artifactDir)
 	if len(runs) > 1 && parent == "" {
@@ -115,6 +116,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		m := newManifest(w, one)
 		m.Config = config
 		s, err := runOnce(ctx, w, one, m)
+		page.add(one, s)
 		if s != nil {
 			done = append(done, newSeriesRun(filepath.Base(one.artifactDir), s))
 		}
@@ -136,6 +138,11 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 		}
 		if err != nil {
 			return &exitError{code: exitFailed, err: fmt.Errorf("write the report of the series: %w", err)}
+		}
+	}
+	if len(runs) > 1 {
+		if err := page.write(w, parent); err != nil {
+			return err
 		}
 	}
 	return first

@@ -315,25 +315,12 @@ var clientCodes = []string{
 	report.ClientCPU, report.MachineCPU, report.WriterStalled, report.OpenFiles,
 }
 
-// level names the condition that is the level of a run's load, and its value;
-// the other parts say what kind of load it is.
-func level(r *Run) (name string, value float64) {
-	switch l := r.Manifest.Load; {
-	case l.Users > 0:
-		return "num_users", float64(l.Users)
-	case l.Rate > 0:
-		return "request_rate", l.Rate
-	default:
-		return "concurrency", float64(l.Concurrency)
-	}
-}
-
 // besideLevel is the fact for the points of a curve: the level may be any.
 func (f fact) besideLevel() fact {
 	text := f.text
 	f.why = "another kind of load"
 	f.text = func(r *Run) string {
-		if name, _ := level(r); name == f.name {
+		if name, _ := r.Manifest.Load.Level(); name == f.name {
 			return "varies"
 		}
 		return text(r)

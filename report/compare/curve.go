@@ -151,7 +151,7 @@ func pointsOf(s Side, curve Curve, m report.Metric) []point {
 		y, ok := r.value(curve.Metric, key(curve.Stat))
 		p := point{y: y, yErr: logError(r, curve.Metric, curve.Stat)}
 		if curve.By == ByLoad {
-			_, p.x = level(r)
+			_, p.x = r.Manifest.Load.Level()
 		} else {
 			var known bool
 			p.x, known = r.value(speed, "p50")

@@ -120,8 +120,11 @@ type PairedFigure struct {
 	Margin float64 `json:"margin"`
 	// Noise is how far A lies from itself: the standard deviation of the change
 	// of one pair in the null pairs.
-	Noise   *float64 `json:"noise,omitempty"`
-	Verdict Verdict  `json:"verdict"`
+	Noise *float64 `json:"noise,omitempty"`
+	// NullChanges are those of the null pairs.
+	NullChanges []float64 `json:"null_changes,omitempty"`
+
+	Verdict Verdict `json:"verdict"`
 	// Decides: the comparison goes on until this figure has a verdict.
 	Decides bool `json:"decides"`
 	// Doubts are the comparison's, where the figure is better.
@@ -252,6 +255,9 @@ func (f *PairedFigure) ofRatios(a, b []Block, null [][2]Block, level float64, la
 	for _, pair := range null {
 		nulls = append(nulls, logRatios(pair[:1], pair[1:], key)...)
 	}
+	for _, l := range nulls {
+		f.NullChanges = append(f.NullChanges, math.Expm1(l))
+	}
 	if len(nulls) > 1 {
 		_, s := moments(nulls)
 		noise := math.Expm1(s)
@@ -283,12 +289,11 @@ func (f *PairedFigure) ofFailures(a, b []Block, null [][2]Block, level float64) 
 	for i := range a {
 		f.Changes = append(f.Changes, difference(a[i], b[i]))
 	}
+	for _, pair := range null {
+		f.NullChanges = append(f.NullChanges, difference(pair[0], pair[1]))
+	}
 	if len(null) > 1 {
-		var nulls []float64
-		for _, pair := range null {
-			nulls = append(nulls, difference(pair[0], pair[1]))
-		}
-		_, s := moments(nulls)
+		_, s := moments(f.NullChanges)
 		f.Noise = &s
 	}
 	if len(a) >= leastPairs {

@@ -366,12 +366,12 @@ func LoadSide(paths ...string) (Side, error) {
 		if !errors.Is(err, record.ErrNoRun) {
 			return side, err
 		}
-		inside, _ := filepath.Glob(filepath.Join(globQuote(path), "*", record.ManifestFile))
-		if len(inside) == 0 {
+		inside, noRun := record.Dir(path).Runs()
+		if noRun != nil {
 			return side, err
 		}
-		for _, file := range inside {
-			if r, err = Load(filepath.Dir(file)); err != nil {
+		for _, dir := range inside {
+			if r, err = Load(string(dir)); err != nil {
 				return side, err
 			}
 			side.Runs = append(side.Runs, r)

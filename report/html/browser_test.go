@@ -55,6 +55,7 @@ func browser(t *testing.T, name, page string) (dom, console string) {
 		base := filepath.Join(*pages, name)
 		run("--screenshot="+base+"-light.png", "--window-size=1200,9400", "--hide-scrollbars")
 		run("--screenshot="+base+"-dark.png", "--window-size=1200,9400", "--hide-scrollbars", "--force-dark-mode", "--blink-settings=preferredColorScheme=0")
+		run("--screenshot="+base+"-phone.png", "--window-size=400,9400", "--hide-scrollbars")
 		run("--print-to-pdf="+base+".pdf", "--no-pdf-header-footer")
 	}
 	var lines []string
@@ -69,16 +70,19 @@ func browser(t *testing.T, name, page string) (dom, console string) {
 var drawn = regexp.MustCompile(`<div class="plot" id="chart-([^"]*)"[^>]*data-points="(\d+)"[^>]*><div [^>]*class="uplot`)
 
 func TestBrowserDrawsEveryChart(t *testing.T) {
-	for name, runs := range map[string][]Run{
-		"demo":    {demo(t, 400, 16)},
-		"one":     {demo(t, 1, 1)},
-		"failed":  {allFailed(t)},
-		"hostile": {hostile(t)},
-		"several": {named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))},
+	for name, page := range map[string]string{
+		"demo":           render(t, demo(t, 400, 16)),
+		"one":            render(t, demo(t, 1, 1)),
+		"failed":         render(t, allFailed(t)),
+		"hostile":        render(t, hostile(t)),
+		"several":        render(t, named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))),
+		"slo":            render(t, held(t, demo(t, 200, 4))),
+		"sweeps":         render(t, twoSweeps(t)...),
+		"paired":         renderPaired(t, paired(), demo(t, 20, 2).Summary, demo(t, 20, 4).Summary),
+		"paired-hostile": hostilePaired(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			page := render(t, runs...)
 			dom, console := browser(t, name, page)
 			if console != "" {
 				t.Errorf("the console says:\n%s", console)

@@ -23,6 +23,9 @@ type chart struct {
 	Series []series `json:"series"`
 	// Band is the measuring window on the x axis.
 	Band []num `json:"band,omitempty"`
+	// Shade is a band on the y axis, Levels are dashed lines across.
+	Shade  []num `json:"shade,omitempty"`
+	Levels []num `json:"levels,omitempty"`
 	// Sync names charts that share the cursor's place.
 	Sync string `json:"sync,omitempty"`
 }
@@ -51,6 +54,9 @@ const (
 	dots   = "dots"
 	rings  = "rings" // few points, joined by a line
 	bars   = "bars"
+	marks  = "marks" // few points, each for itself
+
+	dashedRings = "dashed-rings"
 )
 
 type series struct {
@@ -59,6 +65,9 @@ type series struct {
 	Color int    `json:"color"` // a place in the page's palette
 	X     []num  `json:"x"`
 	Y     []num  `json:"y"` // as many; not a number where there is none
+	// Low and High, if there are any, are the ends of a line through each point.
+	Low  []num `json:"low,omitempty"`
+	High []num `json:"high,omitempty"`
 	// Labels stand beside the points.
 	Labels []string `json:"labels,omitempty"`
 }

@@ -16,17 +16,22 @@ import (
 
 	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/phrase"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 //go:embed assets
 var assets embed.FS
 
 // Run is one of several runs on a page. Name tells it from the others; it may
-// be empty.
+// be empty. The runs of one Group are a sweep, repeats, or both: they make one
+// line on the charts by load.
 type Run struct {
 	Name    string
+	Group   string
 	Summary *report.Summary
 	View    *View
+	// Objectives are what the run was held against, if anything.
+	Objectives []slo.Result
 }
 
 // name is what a series of the run is called on a page of n runs.
@@ -37,22 +42,16 @@ func (r Run) name(series string, n int) string {
 	return series
 }
 
-// Write writes the page of one run. The same summary and view give the same
-// bytes. It must not run at the same time as another use of the summary's
-// histograms.
-func Write(w io.Writer, s *report.Summary, v *View) error {
-	return write(w, onePage(s, v))
-}
-
-// WriteSeveral writes a page that compares runs: their headline figures, their
-// distributions over each other and, if their loads differ, figures by load. A
-// single run gets the page of Write.
-func WriteSeveral(w io.Writer, runs []Run) error {
+// Write writes the page of a run or, of several, one that compares them: their
+// headline figures, their distributions over each other and, if their loads
+// differ, figures by load. The same runs give the same bytes. It must not run at
+// the same time as another use of the summaries' histograms.
+func Write(w io.Writer, runs ...Run) error {
 	switch len(runs) {
 	case 0:
 		return fmt.Errorf("write HTML report: there is no run")
 	case 1:
-		return Write(w, runs[0].Summary, runs[0].View)
+		return write(w, onePage(runs[0]))
 	}
 	return write(w, severalPage(runs))
 }

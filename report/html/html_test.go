@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -29,7 +31,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func render(t testing.TB, runs ...Run) string {
 	t.Helper()
 	var a, b bytes.Buffer
-	if err := errors.Join(WriteSeveral(&a, runs), WriteSeveral(&b, runs)); err != nil {
+	if err := errors.Join(Write(&a, runs...), Write(&b, runs...)); err != nil {
 		t.Fatal(err)
 	}
 	if a.String() != b.String() {
@@ -194,6 +196,8 @@ func TestPages(t *testing.T) {
 		"failed":  {allFailed(t)},
 		"hostile": {hostile(t)},
 		"several": {named("a", demo(t, 200, 4)), named("b <i>", demo(t, 200, 16)), named("c", demo(t, 200, 64))},
+		"sweeps":  twoSweeps(t),
+		"slo":     {held(t, demo(t, 200, 4))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			page := render(t, runs...)
@@ -217,6 +221,105 @@ func TestPages(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// held is the run with objectives that it keeps, misses, and that are open.
+func held(t testing.TB, r Run) Run {
+	objectives, err := slo.Parse("ttft.p50<1s, ttft.p99<50ms, error_rate<2%, request_throughput>1e9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Objectives = slo.Evaluate(r.Summary, objectives)
+	return r
+}
+
+// TestObjectives stand on the page of a run, and on that of several with the
+// run's name.
+func TestObjectives(t *testing.T) {
+	a, b := named("a", held(t, demo(t, 200, 4))), named("b", held(t, demo(t, 200, 16)))
+	for want, page := range map[string]string{"ttft.p99<50ms": render(t, a), "b: ttft.p99<50ms": render(t, a, b)} {
+		got := outlineOf(t, page)
+		if !strings.Contains(got, "| "+want+" |") || !strings.Contains(got, "| fail") || !strings.Contains(got, "| pass") || !strings.Contains(got, "| inconclusive: ") {
+			t.Errorf("%q, or what became of it, is not on the page:\n%s", want, got)
+		}
+	}
+	if page := render(t, demo(t, 200, 4)); strings.Contains(page, `id="objectives"`) {
+		t.Error("a run that was held against nothing has objectives")
+	}
+	one := named(attack, hostile(t))
+	one.Objectives = []slo.Result{{Objective: slo.Objective{Text: attack}, State: slo.Inconclusive, Reason: attack}}
+	if page := render(t, one, one); strings.Contains(page, "<img") {
+		t.Error("an objective is on the page as it was written")
+	}
+}
+
+// twoSweeps are two groups of runs at the same loads, the second with a repeat.
+func twoSweeps(t testing.TB) []Run {
+	var runs []Run
+	for _, group := range []string{"before", "after <i>"} {
+		for i, concurrency := range []int{16, 4, 4} {
+			if group == "before" && i == 2 {
+				continue
+			}
+			m := manifest(concurrency)
+			tokens := 40 + 8*len(runs) // so that no two are the same
+			r := named(group+"/"+string(rune('1'+i)), summarize(t, m, closedLoop(120, concurrency, tokens, uint64(i)), nil))
+			r.Group = group
+			runs = append(runs, r)
+		}
+	}
+	return runs
+}
+
+// TestSweepsAreLinesOfTheirOwn: each group is one line in the order of loads, and
+// repeats are one point with the span of its runs.
+func TestSweepsAreLinesOfTheirOwn(t *testing.T) {
+	runs := twoSweeps(t)
+	charts := map[string]chart{}
+	for _, c := range chartsOf(t, render(t, runs...)) {
+		charts[c.ID] = c
+	}
+	pareto := charts["pareto"]
+	if len(pareto.Series) != 2 || pareto.Series[0].Name != "before" || pareto.Series[0].Color == pareto.Series[1].Color {
+		t.Fatalf("the groups are not told apart: %+v", pareto.Series)
+	}
+	for _, s := range pareto.Series {
+		if d := cmp.Diff([]string{"4 in flight", "16 in flight"}, s.Labels); d != "" || len(s.X) != 2 {
+			t.Errorf("%s: %v", s.Name, d)
+		}
+	}
+	if n := len(charts["load-time_to_first_token"].Series); n != 4 {
+		t.Errorf("TTFT by load has %d lines", n)
+	}
+	for _, s := range charts["load-time_to_first_token"].Series {
+		if d := cmp.Diff([]num{4, 16}, s.X); d != "" {
+			t.Errorf("%s is not in the order of loads: %s", s.Name, d)
+		}
+	}
+	one, two := pareto.Series[0], pareto.Series[1]
+	a, _ := runs[3].Summary.Metric("output_token_throughput")
+	b, _ := runs[4].Summary.Metric("output_token_throughput")
+	near := func(got num, want float64) bool { return math.Abs(float64(got)/want-1) < 1e-4 }
+	if !near(two.Low[0], min(a.Value, b.Value)) || !near(two.High[0], max(a.Value, b.Value)) || !near(two.Y[0], (a.Value+b.Value)/2) {
+		t.Errorf("repeats of %v and %v are %v from %v to %v", a.Value, b.Value, two.Y[0], two.Low[0], two.High[0])
+	}
+	if one.Low[0] != one.Y[0] || one.High[0] != one.Y[0] || two.Low[0] == two.High[0] {
+		t.Error("a single run has a span, or repeats have none")
+	}
+}
+
+// TestLoadsOfTwoKinds do not stand on one axis.
+func TestLoadsOfTwoKinds(t *testing.T) {
+	a, b := demo(t, 50, 2), demo(t, 50, 4)
+	b.Summary.Manifest.Load.Rate = 3
+	if sec := byLoad([]Run{a, b}); len(sec.Figures) > 0 {
+		t.Error("requests per second and requests in flight are on one axis")
+	}
+	a.Summary.Manifest.Load.Users, a.Summary.Manifest.Load.Rate = 5, 3
+	b.Summary.Manifest.Load.Users = 10
+	if sec := byLoad([]Run{a, b}); len(sec.Figures) == 0 || sec.Figures[0].Charts[0].Series[0].Labels[1] != "10 users" {
+		t.Errorf("users make no sweep: %+v", sec)
 	}
 }
 
@@ -274,9 +377,11 @@ func TestPageIsUsableByAll(t *testing.T) {
 // TestHostileStringsStayText: the page with attacks has the elements and
 // attributes of one without, and its data is as long as it seems.
 func TestHostileStringsStayText(t *testing.T) {
-	page := render(t, hostile(t), hostile(t)) + render(t, hostile(t))
+	other := hostile(t)
+	other.Group, other.Summary.Manifest.Load.Concurrency = attack, 3 // a sweep
+	page := render(t, hostile(t), other) + render(t, hostile(t))
 	known := map[string]bool{}
-	for _, e := range elements(t, render(t, demo(t, 400, 16))+render(t, demo(t, 50, 2), demo(t, 50, 2))) {
+	for _, e := range elements(t, render(t, demo(t, 400, 16))+render(t, demo(t, 50, 2), demo(t, 50, 4))) {
 		known[e.name] = true
 	}
 	for _, e := range elements(t, page) {
@@ -435,8 +540,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-func TestWriteSeveralOfNone(t *testing.T) {
-	if err := WriteSeveral(io.Discard, nil); err == nil {
+func TestWriteOfNone(t *testing.T) {
+	if err := Write(io.Discard); err == nil {
 		t.Error("a page of no run")
 	}
 }

@@ -11,7 +11,8 @@ import (
 )
 
 type verdict struct {
-	Level    report.Level
+	Title    string
+	Level    report.Level // how it is marked
 	Text     string
 	Warnings []report.Warning
 }
@@ -20,7 +21,8 @@ type headline struct {
 	Label, Value, Unit, Below string
 }
 
-func onePage(s *report.Summary, v *View) *page {
+func onePage(r Run) *page {
+	s, v := r.Summary, r.View
 	m := s.Manifest
 	p := &page{
 		Title: clean(m.Target.Model), Kicker: "tokmark run " + clean(m.ID),
@@ -34,10 +36,10 @@ func onePage(s *report.Summary, v *View) *page {
 	if !m.Origin.IsZero() {
 		p.Kicker += " · " + m.Origin.UTC().Format("2006-01-02 15:04 UTC")
 	}
-	runs := []Run{{Summary: s, View: v}}
+	runs := []Run{r}
 	t := newTimeCharts(s, v)
 	for _, sec := range []section{
-		latency(runs), overTime(t), waterfall(s), eventsSection(s, v), lengthSection(s, v), stallSection(t),
+		objectives(runs), latency(runs), overTime(t), waterfall(s), eventsSection(s, v), lengthSection(s, v), stallSection(t),
 		slowestSection(v), errorSection(s), parts(s), serverSection(s), clientSection(s), totals(s), definitions(s),
 	} {
 		if len(sec.Facts)+len(sec.Tables)+len(sec.Figures)+len(sec.Notes) > 0 {
@@ -48,7 +50,7 @@ func onePage(s *report.Summary, v *View) *page {
 }
 
 func newVerdict(s *report.Summary) *verdict {
-	out := &verdict{Level: s.Verdict.Level}
+	out := &verdict{Title: "Verdict: " + string(s.Verdict.Level), Level: s.Verdict.Level}
 	switch s.Verdict.Level {
 	case report.Valid:
 		out.Text = "Nothing was found that would spoil the numbers."

@@ -74,6 +74,29 @@ func repeatsTTFT(s *report.Summary, m report.Metric) bool {
 	return m.Tag == "time_to_first_output_token" && ok && ok2 && ttft.Statistic.Sum == answer.Statistic.Sum && ttft.Statistic.Count == answer.Statistic.Count
 }
 
+// objectives says whether each run did what it was held against.
+func objectives(runs []Run) section {
+	sec := section{ID: "objectives", Title: "Objectives"}
+	t := table{Caption: "What was to be met", Head: []string{"objective", "measured", "interval", "margin", "result"}, Texts: 1}
+	for _, run := range runs {
+		for _, r := range run.Objectives {
+			name, result := clean(r.Text), string(r.State)
+			if len(runs) > 1 {
+				name = run.Name + ": " + name
+			}
+			if r.Reason != "" {
+				result += ": " + clean(r.Reason)
+			}
+			measured, interval, margin := r.Words()
+			t.Rows = append(t.Rows, []cell{head(name), {Text: measured}, {Text: interval}, {Text: margin}, words(result)})
+		}
+	}
+	if len(t.Rows) > 0 {
+		sec.Tables = []table{t}
+	}
+	return sec
+}
+
 func latency(runs []Run) section {
 	sec := section{ID: "latency", Title: "Latency"}
 	if len(runs) == 1 {

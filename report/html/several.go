@@ -3,8 +3,10 @@ package html
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
+	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/phrase"
 )
 
@@ -26,6 +28,9 @@ func severalPage(runs []Run) *page {
 	p := &page{Title: fmt.Sprintf("%d runs", len(runs)), Kicker: "tokmark comparison", Footer: phrase.Tool(runs[0].Summary.Manifest.Tool)}
 	sec := section{ID: "runs", Title: "The runs", Tables: []table{comparison(runs), facts(runs)}}
 	p.Sections = append(p.Sections, sec)
+	if sec := objectives(runs); len(sec.Tables) > 0 {
+		p.Sections = append(p.Sections, sec)
+	}
 	if sec := byLoad(runs); len(sec.Figures) > 0 {
 		p.Sections = append(p.Sections, sec)
 	}
@@ -106,77 +111,158 @@ func facts(runs []Run) table {
 	return t
 }
 
-// byLoad shows a sweep: figures against the load, and the throughput of the
+// sweep is a line on the charts by load: the runs of one group.
+type sweep struct {
+	name   string
+	points []sweepPoint // in the order of their levels
+}
+
+// sweepPoint is one level of the load, with one run or repeats.
+type sweepPoint struct {
+	level float64
+	runs  []*report.Summary
+}
+
+// figure is the mean of a figure over the runs, and how far they lie apart.
+func (p sweepPoint) figure(of func(*report.Summary) (float64, bool)) (mean, low, high float64, ok bool) {
+	low, high = math.Inf(1), math.Inf(-1)
+	n := 0.0
+	for _, s := range p.runs {
+		if v, has := of(s); has {
+			mean, low, high, n = mean+v, min(low, v), max(high, v), n+1
+		}
+	}
+	return mean / n, low, high, n > 0
+}
+
+// sweeps puts the runs of each group in the order of their levels. It is none
+// if all have one level, or if they are of different kinds: those do not stand
+// on one axis.
+func sweeps(runs []Run) (out []sweep, kind string) {
+	kind, first := runs[0].Summary.Manifest.Load.Level()
+	differ := false
+	for _, r := range runs {
+		name, level := r.Summary.Manifest.Load.Level()
+		if name != kind || level == 0 {
+			return nil, ""
+		}
+		differ = differ || level != first
+		at := slices.IndexFunc(out, func(s sweep) bool { return s.name == r.Group })
+		if at < 0 {
+			at = len(out)
+			out = append(out, sweep{name: r.Group})
+		}
+		s := &out[at]
+		i, known := slices.BinarySearchFunc(s.points, level, func(p sweepPoint, level float64) int { return cmp.Compare(p.level, level) })
+		if !known {
+			s.points = slices.Insert(s.points, i, sweepPoint{level: level})
+		}
+		s.points[i].runs = append(s.points[i].runs, r.Summary)
+	}
+	if !differ {
+		return nil, ""
+	}
+	return out, kind
+}
+
+// loadAxes are the axes of the charts by load, by the kind of load: the words
+// beside the axis, its unit, and what stands after a figure.
+var loadAxes = map[string][3]string{
+	"concurrency":  {"requests in flight", "", " in flight"},
+	"request_rate": {"requests/s asked", "req/s", " req/s"},
+	"num_users":    {"users", "", " users"},
+}
+
+// byLoad shows sweeps: figures against the load, and the throughput of the
 // system against the speed that one user sees.
 func byLoad(runs []Run) section {
 	sec := section{ID: "load", Title: "By load"}
-	load := func(r Run) float64 {
-		l := r.Summary.Manifest.Load
-		if l.Rate > 0 {
-			return l.Rate
-		}
-		return float64(l.Concurrency)
-	}
-	sorted := slices.Clone(runs)
-	slices.SortStableFunc(sorted, func(a, b Run) int {
-		return cmp.Compare(load(a), load(b))
-	})
-	low, high := load(sorted[0]), load(sorted[len(sorted)-1])
-	byRate := sorted[0].Summary.Manifest.Load.Rate > 0
-	for _, r := range sorted {
-		if (r.Summary.Manifest.Load.Rate > 0) != byRate {
-			return sec // loads of two kinds do not stand on one axis
-		}
-	}
-	if low == high || low == 0 {
+	all, kind := sweeps(runs)
+	if all == nil {
 		return sec
 	}
-	var pareto []point
-	var labels []string
-	for _, r := range sorted {
-		system, ok1 := r.Summary.Metric("output_token_throughput")
-		user, ok2 := r.Summary.Metric("output_token_throughput_per_user")
-		if ok1 && ok2 {
-			v, _ := user.Statistic.Percentile(50)
-			what := " in flight"
-			if byRate {
-				what = " req/s"
-			}
-			pareto = append(pareto, point{v, system.Value})
-			labels = append(labels, phrase.Figure(load(r))+what)
+	repeated := false
+	for _, s := range all {
+		for _, p := range s.points {
+			repeated = repeated || len(p.runs) > 1
 		}
 	}
-	f := figures{}
-	if len(pareto) > 1 {
-		x, y := columns(pareto)
-		f.Charts = append(f.Charts, chart{
-			ID: "pareto", Title: "Throughput and speed", Note: "output tokens a second of the system, against the median speed that a user sees; up and right is better",
-			Alt: "Output token throughput against the speed per user. The table of headline figures has the values.", Wide: true,
-			X: axis{Kind: linear, Label: "tokens/s of a user, median", Unit: "tok/s", Max: nan}, Y: amount("tokens/s", "tok/s"),
-			Series: []series{{Name: "run", Style: rings, Color: blue, X: x, Y: y, Labels: labels}},
-		})
+	if repeated {
+		sec.Lead = "Repeats at one load are one point, their mean; a line through it spans them. The table of headline figures has each run."
 	}
-	label, unit := "requests in flight", ""
-	if byRate {
-		label, unit = "requests/s asked", "req/s"
+	of := func(tag string, percent float64) func(*report.Summary) (float64, bool) {
+		return func(s *report.Summary) (float64, bool) {
+			m, ok := s.Metric(tag)
+			if !ok || m.Statistic == nil {
+				return m.Value, ok
+			}
+			return m.Statistic.Percentile(percent)
+		}
+	}
+	name := func(s sweep, i int) string {
+		if len(all) == 1 {
+			return "run"
+		}
+		return clean(cmp.Or(s.name, fmt.Sprintf("group %d", i+1)))
+	}
+	// plot adds a point of a series, with the span of repeats.
+	plot := func(s *series, x, y, low, high float64) {
+		s.X, s.Y = append(s.X, num(x)), append(s.Y, num(y))
+		if repeated {
+			s.Low, s.High = append(s.Low, num(low)), append(s.High, num(high))
+		}
+	}
+	axisOf := loadAxes[kind]
+	f := figures{}
+	pareto := chart{
+		ID: "pareto", Title: "Throughput and speed", Note: "output tokens a second of the system, against the median speed that a user sees; up and right is better",
+		Alt: "Output token throughput against the speed per user. The table of headline figures has the values.", Wide: true,
+		X: axis{Kind: linear, Label: "tokens/s of a user, median", Unit: "tok/s", Max: nan}, Y: amount("tokens/s", "tok/s"),
+	}
+	for i, s := range all {
+		one := series{Name: name(s, i), Style: rings, Color: i}
+		for _, p := range s.points {
+			y, low, high, ok1 := p.figure(of("output_token_throughput", 0))
+			x, _, _, ok2 := p.figure(of("output_token_throughput_per_user", 50))
+			if ok1 && ok2 {
+				plot(&one, x, y, low, high)
+				one.Labels = append(one.Labels, phrase.Figure(p.level)+axisOf[2])
+			}
+		}
+		if len(one.X) > 0 {
+			pareto.Series = append(pareto.Series, one)
+		}
+	}
+	if pareto.points() > 1 {
+		f.Charts = append(f.Charts, pareto)
 	}
 	for _, tag := range []string{"time_to_first_token", "inter_token_latency"} {
-		c := chart{ID: "load-" + tag, X: axis{Kind: linear, Label: label, Unit: unit, Max: nan}, Y: amount("ms", "ms")}
-		for i, percent := range []float64{50, 99} {
-			s := series{Name: phrase.Percentile(percent), Style: rings, Color: i}
-			for _, r := range sorted {
-				if m, ok := r.Summary.Metric(tag); ok {
-					v, _ := m.Statistic.Percentile(percent)
-					s.X, s.Y = append(s.X, num(load(r))), append(s.Y, num(v))
-					c.Title = m.Label
+		c := chart{ID: "load-" + tag, X: axis{Kind: linear, Label: axisOf[0], Unit: axisOf[1], Max: nan}, Y: amount("ms", "ms")}
+		for i, s := range all {
+			for k, percent := range []float64{50, 99} {
+				one := series{Name: phrase.Percentile(percent), Style: rings, Color: k}
+				if len(all) > 1 {
+					one.Name, one.Color = name(s, i)+" "+one.Name, i
+					if percent > 50 {
+						one.Style = dashedRings
+					}
 				}
-			}
-			if len(s.X) > 0 {
-				c.Series = append(c.Series, s)
+				for _, p := range s.points {
+					if y, low, high, ok := p.figure(of(tag, percent)); ok {
+						plot(&one, p.level, y, low, high)
+					}
+				}
+				if len(one.X) > 0 {
+					c.Series = append(c.Series, one)
+				}
 			}
 		}
 		if len(c.Series) > 0 {
-			c.Alt = c.Title + " by load, at the median and p99."
+			m, _ := report.MetricByTag(tag)
+			if len(all) > 1 {
+				c.Note = "p99 dashed"
+			}
+			c.Title, c.Alt = m.Label, m.Label+" by load, at the median and p99."
 			f.Charts = append(f.Charts, c)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
 	"github.com/tokmark/tokmark/report/phrase"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 // Options say what stands in the block beside the summary.
@@ -23,6 +24,8 @@ type Options struct {
 	// Capsule is the hash of a capsule with which the run can be repeated;
 	// empty: there is none.
 	Capsule string
+	// Objectives are what the run was held against, if anything.
+	Objectives []slo.Result
 }
 
 // Write writes the block in GitHub's Markdown. The same summary gives the same
@@ -39,6 +42,7 @@ func Write(w io.Writer, s *report.Summary, opt Options) error {
 		fmt.Fprintf(&buf, "- %s\n", more)
 	}
 	headlines(&buf, s)
+	objectives(&buf, opt.Objectives)
 	distributions(&buf, s)
 	conditions(&buf, s)
 	command(&buf, m)
@@ -61,6 +65,23 @@ var meaning = map[report.Level]string{
 	report.Valid:   "Nothing was found that would spoil the numbers.",
 	report.Suspect: "Something touches the numbers:",
 	report.Invalid: "The numbers do not say what was asked:",
+}
+
+// objectives is the table of what the run was held against.
+func objectives(buf *bytes.Buffer, results []slo.Result) {
+	if len(results) == 0 {
+		return
+	}
+	fmt.Fprintf(buf, "\n**Objectives: %s**\n\n| objective | result | measured | interval | margin |\n|:--|:--|--:|--:|--:|\n", slo.Worst(results))
+	for _, r := range results {
+		measured, interval, margin := r.Words()
+		fmt.Fprintf(buf, "| %s | %s | %s | %s | %s |\n", prose(r.Text), r.State, measured, prose(interval), margin)
+	}
+	for _, r := range results {
+		if r.Reason != "" {
+			fmt.Fprintf(buf, "\n%s: %s.\n", prose(r.Text), prose(r.Reason))
+		}
+	}
 }
 
 // headlines is the table of rates.

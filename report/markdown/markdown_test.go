@@ -15,6 +15,7 @@ import (
 
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report"
+	"github.com/tokmark/tokmark/report/slo"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -92,6 +93,8 @@ func render(t testing.TB, m *record.Manifest, recs []*record.Record, opt Options
 
 const attack = "a|b `c` ``d`` **e** <img src=x onerror=alert(1)> [f](javascript:g) @team #12 \n\n# h\u202e\x00 https://evil.example"
 
+func ptr(v float64) *float64 { return &v }
+
 func hostile() *record.Manifest {
 	m := manifest()
 	m.ID, m.Command, m.Workload, m.WorkloadHash = attack, attack, attack, attack
@@ -114,6 +117,10 @@ func TestBlock(t *testing.T) {
 	}{
 		{"closed", manifest(), many(200), Options{Capsule: "sha256:77aa"}},
 		{"one", manifest(), many(1), Options{}},
+		{"slo", manifest(), many(200), Options{Objectives: []slo.Result{
+			{Objective: slo.Objective{Text: "ttft.p50<1s"}, Unit: "ms", State: slo.Pass, Value: ptr(45), Low: ptr(44), Bounded: true, Margin: ptr(0.955)},
+			{Objective: slo.Objective{Text: attack}, Unit: "%", State: slo.Inconclusive, Reason: "the run has no such figure, " + attack},
+		}}},
 		{"empty", &record.Manifest{Schema: 1, Outcome: record.RunInterrupted, Load: record.Load{Concurrency: 1}}, nil, Options{}},
 		{"failed", manifest(), []*record.Record{failure(0, "CUDA out of memory"), failure(1, "CUDA out of memory")}, Options{}},
 		{"hostile", hostile(), append(many(50), failure(60, attack)), Options{Capsule: attack}},

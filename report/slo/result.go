@@ -1,6 +1,8 @@
 package slo
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -30,20 +32,37 @@ const Level = report.IntervalLevel
 // Result is an objective and how the run did, all in Unit.
 type Result struct {
 	Objective
-	Unit  string
-	State State
+	Unit  string `json:"unit"`
+	State State  `json:"state"`
 	// Value is the figure; nil if the run has none.
-	Value *float64
+	Value *float64 `json:"value"`
 	// Low and High bound the figure with confidence Level; nil is a side that
 	// the requests are too few to tell, or both where the figure has no
 	// interval (Bounded is false).
-	Low, High *float64
-	Bounded   bool
+	Low     *float64 `json:"low"`
+	High    *float64 `json:"high"`
+	Bounded bool     `json:"bounded"`
 	// Margin is the room left to the limit as a share of it: negative if it is
 	// passed; nil without a value, or for a limit of 0.
-	Margin *float64
+	Margin *float64 `json:"margin"`
 	// Reason says why it is inconclusive.
-	Reason string
+	Reason string `json:"reason,omitempty"`
+}
+
+// MarshalJSON writes the fields; an infinite figure is null.
+func (r Result) MarshalJSON() ([]byte, error) {
+	type fields Result
+	out := fields(r)
+	for _, v := range []**float64{&out.Value, &out.Low, &out.High, &out.Margin} {
+		if *v != nil && (math.IsInf(**v, 0) || math.IsNaN(**v)) {
+			*v = nil
+		}
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(out)
+	return buf.Bytes(), err
 }
 
 // Evaluate holds a run against objectives.
@@ -183,14 +202,8 @@ func Write(w io.Writer, results []Result) error {
 	var rows strings.Builder
 	rows.WriteString("\tobjective\tmeasured\tinterval\tmargin\n")
 	for _, r := range results {
-		measured, margin := "-", "-"
-		if r.Value != nil {
-			measured = figure(*r.Value) + " " + r.Unit
-		}
-		if r.Margin != nil {
-			margin = fmt.Sprintf("%+.1f %%", 100**r.Margin)
-		}
-		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\n", strings.ToUpper(string(r.State)), r.Text, measured, r.interval(), margin)
+		measured, interval, margin := r.Words()
+		fmt.Fprintf(&rows, "%s\t%s\t%s\t%s\t%s\n", strings.ToUpper(string(r.State)), r.Text, measured, interval, margin)
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Objectives: %s\n", strings.ToUpper(string(Worst(results))))
@@ -208,6 +221,19 @@ func Write(w io.Writer, results []Result) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// Words are the figure, its interval and the margin for people; "-" stands for
+// what there is none of.
+func (r Result) Words() (measured, interval, margin string) {
+	measured, margin = "-", "-"
+	if r.Value != nil {
+		measured = figure(*r.Value) + " " + r.Unit
+	}
+	if r.Margin != nil {
+		margin = fmt.Sprintf("%+.1f %%", 100**r.Margin)
+	}
+	return measured, r.interval(), margin
 }
 
 func (r Result) interval() string {

@@ -18,16 +18,17 @@ import (
 // Objective bounds one figure of a run.
 type Objective struct {
 	// Text is what was written.
-	Text string
+	Text string `json:"objective"`
 	// Metric is the tag, Statistic the figure of a distribution (avg, min, max
 	// or a percentile as p99); empty for a metric of the whole run.
-	Metric, Statistic string
+	Metric    string `json:"metric"`
+	Statistic string `json:"statistic,omitempty"`
 	// Limit is in the unit of the metric.
-	Limit float64
+	Limit float64 `json:"limit"`
 	// AtLeast: the figure must reach the limit; otherwise it must stay below.
-	AtLeast bool
+	AtLeast bool `json:"at_least"`
 	// Strict: being at the limit does not do.
-	Strict bool
+	Strict bool `json:"strict"`
 }
 
 // short are names that people use, with the tags they stand for.

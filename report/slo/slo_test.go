@@ -2,7 +2,9 @@ package slo_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"iter"
+	"math"
 	"strings"
 	"testing"
 
@@ -234,4 +236,15 @@ func FuzzParse(f *testing.F) {
 		}
 		slo.Worst(slo.Evaluate(&report.Summary{}, objectives))
 	})
+}
+
+// TestJSON: what is missing, or infinite, is null, and the objective stands as it
+// was written.
+func TestJSON(t *testing.T) {
+	inf, one := math.Inf(1), 1.0
+	got, err := json.Marshal(slo.Result{Objective: slo.Objective{Text: "x.p99<3", Metric: "x", Statistic: "p99", Limit: 3, Strict: true}, Unit: "ms", State: slo.Fail, Value: &inf, Low: &one, Bounded: true})
+	const want = `{"objective":"x.p99\u003c3","metric":"x","statistic":"p99","limit":3,"at_least":false,"strict":true,"unit":"ms","state":"fail","value":null,"low":1,"high":null,"bounded":true,"margin":null}`
+	if err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
+	}
 }

@@ -98,6 +98,7 @@
         if (y != null) { shown++; top = Math.max(top, y); }
       }
     }
+    for (const s of spec.series) top = Math.max(top, ...(s.high || []));
     place.dataset.points = shown;
     const ink = color("--soft"), grid = color("--grid"), fade = (c) => c + "30";
     const xs = data[0];
@@ -129,6 +130,12 @@
         case "dots":
           Object.assign(one, { paths: () => null, width: 0, points: { show: true, size: 4, width: 0, stroke: fade(c), fill: c + "90" } });
           break;
+        case "marks":
+          Object.assign(one, { paths: () => null, width: 0, points: { show: true, size: 8, width: 0, stroke: c, fill: c } });
+          break;
+        case "dashed-rings":
+          one.dash = [6, 4];
+          // falls through
         case "rings":
           one.points = { show: true, size: 8, width: 2, stroke: c, fill: color("--page") };
           break;
@@ -138,25 +145,55 @@
       series.push(one);
     });
 
-    const band = (u) => {
-      if (!spec.band) return;
-      const at = (v) => Math.min(Math.max(u.valToPos(v, "x", true), u.bbox.left), u.bbox.left + u.bbox.width);
-      const from = at(spec.band[0]), to = at(spec.band[1]);
+    // under draws what lies under the series: bands, and lines across.
+    const under = (u) => {
+      const { left, top, width, height } = u.bbox;
       u.ctx.save();
+      u.ctx.beginPath();
+      u.ctx.rect(left, top, width, height);
+      u.ctx.clip();
       u.ctx.fillStyle = color("--window");
-      u.ctx.fillRect(from, u.bbox.top, to - from, u.bbox.height);
+      if (spec.band) {
+        const [from, to] = spec.band.map((v) => u.valToPos(v, "x", true));
+        u.ctx.fillRect(from, top, to - from, height);
+      }
+      if (spec.shade) {
+        const [low, high] = spec.shade.map((v) => u.valToPos(v, "y", true));
+        u.ctx.fillRect(left, high, width, low - high);
+      }
+      u.ctx.strokeStyle = color("--c0");
+      u.ctx.lineWidth = 1.6 * devicePixelRatio;
+      u.ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+      for (const v of spec.levels || []) {
+        const y = u.valToPos(v, "y", true);
+        u.ctx.beginPath();
+        u.ctx.moveTo(left, y);
+        u.ctx.lineTo(left + width, y);
+        u.ctx.stroke();
+      }
       u.ctx.restore();
     };
-    const labels = (u) => {
+    // beside draws what stands beside points: how far repeats lie apart, labels.
+    const beside = (u) => {
       u.ctx.save();
-      u.ctx.fillStyle = ink;
+      const shownSeries = spec.series.filter((t, k) => u.series[k + 1].show);
+      u.ctx.lineWidth = 1.6 * devicePixelRatio;
+      shownSeries.forEach((t) => (t.low || []).forEach((low, i) => {
+        const x = u.valToPos(t.x[i], "x", true);
+        u.ctx.strokeStyle = color("--c" + (t.color % 6));
+        u.ctx.beginPath();
+        u.ctx.moveTo(x, u.valToPos(low, "y", true));
+        u.ctx.lineTo(x, u.valToPos(t.high[i], "y", true));
+        u.ctx.stroke();
+      }));
       u.ctx.strokeStyle = color("--page");
       u.ctx.lineWidth = 4 * devicePixelRatio;
       u.ctx.font = 12 * devicePixelRatio + "px system-ui, sans-serif";
-      spec.series.forEach((t) => (t.labels || []).forEach((l, i) => {
+      shownSeries.forEach((t, k) => (t.labels || []).forEach((l, i) => {
+        u.ctx.fillStyle = spec.series.length > 1 ? color("--c" + (t.color % 6)) : ink;
         const x = u.valToPos(t.x[i], "x", true), right = x > u.bbox.left + u.bbox.width * 0.8;
         u.ctx.textAlign = right ? "right" : "left";
-        const place = [l, x + (right ? -9 : 9) * devicePixelRatio, u.valToPos(t.y[i], "y", true) - 8 * devicePixelRatio];
+        const place = [l, x + (right ? -9 : 9) * devicePixelRatio, u.valToPos(t.y[i], "y", true) + (k % 2 ? 16 : -8) * devicePixelRatio];
         u.ctx.strokeText(...place);
         u.ctx.fillText(...place);
       }));
@@ -173,7 +210,7 @@
       series,
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, sync: spec.sync ? { key: spec.sync } : undefined },
       legend: { live: true, markers: { width: 0, fill: (u, i) => i > 0 ? color("--c" + (spec.series[i - 1].color % 6)) : null } },
-      hooks: { drawAxes: [band], draw: [labels] },
+      hooks: { drawAxes: [under], draw: [beside] },
     }, data, place);
     u.root.querySelector("canvas").setAttribute("aria-hidden", "true");
     plots.push({ u, place });
