@@ -169,7 +169,7 @@ func (o *output) flip(rng *rand.Rand) {
 func (o *output) flipTie(rng *rand.Rand) {
 	o.flip(rng)
 	span := max(1, o.length-o.reasoning-1)
-	for i := range min(span, tieEvery) {
+	for i := range span {
 		if at := o.reasoning + (o.flipAt-o.reasoning+i)%span; o.tie(at) {
 			o.flipAt = at
 			return
