@@ -78,10 +78,12 @@ type Config struct {
 
 	// Flips is the share, 0 to 1, of requests whose answer is another from a
 	// random token on than the same request got before: what batch-dependent
-	// arithmetic does to greedy decoding. Default 0.
+	// arithmetic does to greedy decoding where two tokens are as good as equally
+	// likely. Default 0.
 	Flips float64
 	// CachedFlips is the same for requests that found part of their prompt in
-	// the prefix cache: a fault that only a warm cache shows. Default 0.
+	// the prefix cache, at any token: a fault that only a warm cache shows.
+	// Default 0.
 	CachedFlips float64
 
 	// RejectFields names body fields that are refused with status 400, as

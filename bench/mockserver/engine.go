@@ -48,11 +48,12 @@ const (
 
 // job is one request in the engine.
 type job struct {
-	prompt   chain
-	salt     uint64
-	seqs     []*sequence
-	received record.Time
-	notify   chan struct{} // holds one element at most: there is mail
+	prompt    chain
+	salt      uint64
+	seqs      []*sequence
+	received  record.Time
+	likeliest int           // tokens told with the log-probabilities of each; -1: none are told
+	notify    chan struct{} // holds one element at most: there is mail
 
 	// What follows is guarded by the engine's lock.
 	queued, admitted, first, last record.Time

@@ -164,11 +164,40 @@ func (o *output) flip(rng *rand.Rand) {
 	o.flipAt = o.reasoning + rng.IntN(max(1, o.length-o.reasoning-1))
 }
 
+// flipTie is flip, but at the next place where two words are as good as equally
+// likely, if the answer is long enough to have one.
+func (o *output) flipTie(rng *rand.Rand) {
+	o.flip(rng)
+	span := max(1, o.length-o.reasoning-1)
+	for i := range span {
+		if at := o.reasoning + (o.flipAt-o.reasoning+i)%span; o.tie(at) {
+			o.flipAt = at
+			return
+		}
+	}
+}
+
+// tieEvery is how many tokens there are to each place with a tie.
+const tieEvery = 8
+
+// tie reports whether two words are as good as equally likely at a place.
+func (o *output) tie(i int) bool { return (o.key+uint64(i))%tieEvery == 0 }
+
 func (o *output) word(i int, bare bool) string {
 	n := mix(o.key + uint64(i))
-	if i >= o.flipAt { // surely another word at the first place
-		n = n%uint64(len(words)) + 1 + mix(uint64(i-o.flipAt))%uint64(len(words)/4)
+	if i >= o.flipAt {
+		n = flipped(n, i-o.flipAt)
 	}
+	return spell(n, bare)
+}
+
+// flipped is the draw of a word at a distance from the flip: surely another
+// word at 0.
+func flipped(n uint64, distance int) uint64 {
+	return n%uint64(len(words)) + 1 + mix(uint64(distance))%uint64(len(words)/4)
+}
+
+func spell(n uint64, bare bool) string {
 	w := words[n%uint64(len(words))]
 	if bare {
 		w = strings.TrimPrefix(w, " ")

@@ -31,6 +31,10 @@ type request struct {
 	} `json:"tools"`
 	ToolChoice json.RawMessage `json:"tool_choice"`
 	CacheSalt  string          `json:"cache_salt"`
+	// LogProbs is true or false in a chat, and in completions how many tokens
+	// are wanted at each place; TopLogProbs is that of a chat.
+	LogProbs    json.RawMessage `json:"logprobs"`
+	TopLogProbs *int            `json:"top_logprobs"`
 
 	// Of responses and embeddings.
 	Input           json.RawMessage `json:"input"`
@@ -208,6 +212,9 @@ func (s *Server) parseRequest(body []byte, of api, number int64) (*request, *job
 	case q.Temperature != nil && *q.Temperature > 0:
 		key = mix(key ^ mix(uint64(number)+1)<<1)
 	}
+	if j.likeliest, e = q.likeliest(of); e != nil {
+		return nil, nil, e
+	}
 	tool := ""
 	if chat {
 		tool = q.tool()
@@ -215,7 +222,7 @@ func (s *Server) parseRequest(body []byte, of api, number int64) (*request, *job
 	for i := range n {
 		seq := &sequence{job: j, choice: i, out: newOutput(mix(key+uint64(i)), chat, tool, lim, &s.cfg)}
 		if flips := newRand(mix(s.cfg.Seed^uint64(number)), uint64(7+i)); flips.Float64() < s.cfg.Flips {
-			seq.out.flip(flips)
+			seq.out.flipTie(flips)
 		} else if flips.Float64() < s.cfg.CachedFlips {
 			seq.flipIfCached = flips
 		}

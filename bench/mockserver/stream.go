@@ -20,6 +20,7 @@ type stream struct {
 	toolName   string // as a JSON string
 	prompt     int
 	continuous bool // running usage in every event
+	likeliest  int  // tokens told with the log-probabilities of each; -1: none are told
 	outs       []*output
 	opened     []bool // by choice: the role event was made
 	response   response
@@ -27,7 +28,7 @@ type stream struct {
 }
 
 func newStream(id string, created int64, model string, of api, j *job, continuous bool) *stream {
-	st := &stream{of: of, chat: of.chats(), prompt: j.prompt.tokens, continuous: continuous, opened: make([]bool, len(j.seqs))}
+	st := &stream{of: of, chat: of.chats(), prompt: j.prompt.tokens, continuous: continuous, likeliest: j.likeliest, opened: make([]bool, len(j.seqs))}
 	for _, s := range j.seqs {
 		st.outs = append(st.outs, s.out)
 	}
@@ -121,7 +122,7 @@ func (st *stream) step(s step) record.Kind {
 	if st.chat {
 		st.str(`,"delta":{`)
 		kinds = st.delta(o, s)
-		st.str(`},"logprobs":null`)
+		st.str(`},"logprobs":`)
 	} else {
 		st.str(`,"text":"`)
 		for i := s.first; i < s.end; i++ {
@@ -131,8 +132,9 @@ func (st *stream) step(s step) record.Kind {
 				kinds |= record.KindText
 			}
 		}
-		st.str(`","logprobs":null`)
+		st.str(`","logprobs":`)
 	}
+	st.logProbs(o, s.first, s.end)
 	if s.end < o.length {
 		st.str(`,"finish_reason":null}]`)
 	} else {
@@ -239,7 +241,9 @@ func (st *stream) document(id string, created int64, model string, u usage) []by
 	type object = map[string]any
 	choices := make([]object, len(st.outs))
 	for i, o := range st.outs {
-		c := object{"index": i, "logprobs": nil, "finish_reason": o.finish, "stop_reason": nil}
+		st.buf = nil // the choice before keeps its part
+		st.logProbs(o, 0, o.length)
+		c := object{"index": i, "logprobs": json.RawMessage(st.buf), "finish_reason": o.finish, "stop_reason": nil}
 		if o.stop != "" {
 			c["stop_reason"] = o.stop
 		}

@@ -67,7 +67,10 @@ type Answer struct {
 }
 
 // texts is the output of one choice so far.
-type texts struct{ text, reasoning, tools []byte }
+type texts struct {
+	text, reasoning, tools []byte
+	logProbs               []record.TokenLogProbs
+}
 
 // listed counts tokens that the events list one by one.
 type listed struct {
@@ -313,7 +316,11 @@ func (a *Answer) object(v *fastjson.Value, data []byte, at record.Time, lag uint
 	for i, c := range list {
 		index := choiceIndex(c, i)
 		a.choices = max(a.choices, index+1)
-		k, n = choice(c, a.texts(index))
+		out := a.texts(index)
+		k, n = choice(c, out)
+		if n.logProbs > 0 && a.keep&KeepOutput != 0 {
+			out.logProbs = appendLogProbs(out.logProbs, c.Get("logprobs"))
+		}
 		kind |= k
 		a.ids.sum += n.ids
 		a.logProbs.sum += n.logProbs
@@ -409,7 +416,7 @@ func (a *Answer) texts(choice int) *texts {
 		if len(a.output) < cap(a.output) {
 			a.output = a.output[:len(a.output)+1]
 			o := &a.output[len(a.output)-1]
-			o.text, o.reasoning, o.tools = o.text[:0], o.reasoning[:0], o.tools[:0]
+			o.text, o.reasoning, o.tools, o.logProbs = o.text[:0], o.reasoning[:0], o.tools[:0], nil
 		} else {
 			a.output = append(a.output, texts{})
 		}
@@ -421,7 +428,7 @@ func (a *Answer) texts(choice int) *texts {
 func (a *Answer) outputs() []record.Output {
 	var out []record.Output
 	for _, o := range a.output {
-		out = append(out, record.Output{Text: string(o.text), Reasoning: string(o.reasoning), Tools: string(o.tools)})
+		out = append(out, record.Output{Text: string(o.text), Reasoning: string(o.reasoning), Tools: string(o.tools), LogProbs: o.logProbs})
 	}
 	return out
 }

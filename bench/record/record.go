@@ -208,6 +208,25 @@ type Output struct {
 	Text      string `json:"text,omitempty"`
 	Reasoning string `json:"reasoning,omitempty"`
 	Tools     string `json:"tools,omitempty"` // tool call arguments, joined
+	// LogProbs are the tokens with their log-probabilities, in order, where the
+	// answer gives them. Servers differ in whether those of the reasoning and
+	// the end token are among them.
+	LogProbs []TokenLogProbs `json:"log_probs,omitempty"`
+}
+
+// TokenLogProbs is a token of an answer with what could have stood in its
+// place: the likeliest tokens as the server lists them, often with the token
+// itself.
+type TokenLogProbs struct {
+	LogProb
+	Alternatives []LogProb `json:"alternatives,omitempty"`
+}
+
+// LogProb is a token's text and the natural logarithm of its probability, which
+// is finite.
+type LogProb struct {
+	Token string  `json:"token"`
+	Value float64 `json:"log_prob"`
 }
 
 // Conn says which connection carried a request and what setting it up took.

@@ -131,8 +131,8 @@ func bindSimulator(fs *pflag.FlagSet, cfg *mockserver.Config) {
 	fs.IntVar(&cfg.MeanOutput, "mean-output", cfg.MeanOutput, "mean length of an answer that ends by itself, in tokens")
 	fs.Float64Var(&cfg.ReasoningShare, "reasoning-share", cfg.ReasoningShare, "share of chat answers that begin with reasoning")
 	fs.IntVar(&cfg.ReasoningTokens, "reasoning-tokens", cfg.ReasoningTokens, "reasoning tokens in such an answer")
-	fs.Float64Var(&cfg.Flips, "flips", 0, "share of requests whose answer is another from a random token on, 0 to 1")
-	fs.Float64Var(&cfg.CachedFlips, "cached-flips", 0, "the same for requests that found something in the prefix cache")
+	fs.Float64Var(&cfg.Flips, "flips", 0, "share of requests whose answer is another from a random near tie of two tokens on, 0 to 1")
+	fs.Float64Var(&cfg.CachedFlips, "cached-flips", 0, "the same, from any token on, for requests that found something in the prefix cache")
 	fs.StringSliceVar(&cfg.RejectFields, "reject-fields", nil, "body `fields` to refuse with status 400")
 	f := &cfg.Faults
 	for name, rate := range map[string]*float64{

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tokmark/tokmark/bench/openai"
 	"github.com/tokmark/tokmark/bench/record"
 	"github.com/tokmark/tokmark/report/verify"
 )
@@ -17,6 +18,7 @@ type verifyOptions struct {
 	a, b       side
 	coldWarm   bool
 	idleLoaded int
+	logProbs   bool
 	jsonFile   string
 }
 
@@ -28,7 +30,9 @@ func newVerify(w *world) *cobra.Command {
 		Long: `Ask the same prompts, with greedy decoding, and compare the answers: A with B, one server with a
 cold and a warm prefix cache, idle and loaded, or --a alone with itself. A is asked twice first:
 where it differs from itself (the arithmetic of a batch differs from that of one sequence), only
-more than that counts: other answers, failures of one side alone, other finish reasons.
+more than that counts: other answers, failures of one side alone, other finish reasons. Where the
+answers part, the gap of A's log-probs between the two tokens tells a tie from a fault, if the
+server gives log-probs.
 
 Exit codes: 0 the same · 3 differs · 4 cannot tell`,
 		Example: `  tokmark verify --a localhost:8000 --b localhost:8001 --request-count 40 --osl 64
@@ -48,6 +52,10 @@ Exit codes: 0 the same · 3 differs · 4 cannot tell`,
 			if err := errors.Join(v.validate(), o.validate(fs), ownServers(fs)); err != nil {
 				return usage(err)
 			}
+			if v.logProbs {
+				v.a.askLogProbs(o)
+				v.b.askLogProbs(o)
+			}
 			return runVerify(c.Context(), w, o, v)
 		},
 	}
@@ -58,6 +66,7 @@ Exit codes: 0 the same · 3 differs · 4 cannot tell`,
 		v.b.bind(fs, "b")
 		fs.BoolVar(&v.coldWarm, "cold-warm", false, "compare A with a cold prefix cache and A with a warm one")
 		fs.IntVar(&v.idleLoaded, "idle-loaded", 0, "compare A idle and A with so many requests in flight")
+		fs.BoolVar(&v.logProbs, "log-probs", true, "ask for log-probs where the endpoint has them and no field of yours is about them")
 		fs.StringVar(&v.jsonFile, "json", "", "write the result to a `file` as well")
 	})
 	showGroups(c, append([]flagGroup{own}, groups...))
@@ -80,6 +89,21 @@ func (v *verifyOptions) validate() error {
 		return fmt.Errorf("--idle-loaded %d: it must be at least 1", v.idleLoaded)
 	}
 	return nil
+}
+
+// askLogProbs makes the requests of a side ask for the likeliest two tokens at
+// each place, unless they have fields about that.
+func (s *side) askLogProbs(o *options) {
+	own, err := s.of(o).extra()
+	if err != nil || own["logprobs"] != nil || own["top_logprobs"] != nil {
+		return // an error is told when the fields are used
+	}
+	switch openai.EndpointType(o.endpointType) {
+	case openai.Chat:
+		s.inputs = append(s.inputs, `{"logprobs":true,"top_logprobs":2}`)
+	case openai.Completions:
+		s.inputs = append(s.inputs, `{"logprobs":2}`)
+	}
 }
 
 // pass is one time that all prompts are asked.

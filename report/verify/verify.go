@@ -28,6 +28,8 @@ type Answer struct {
 	// Structure: the answer is of the structure that was asked for, and where
 	// none was, JSON.
 	Structure bool
+	// LogProbs are the tokens of Text, where the server gives them.
+	LogProbs []record.TokenLogProbs
 }
 
 // AnswerOf takes the answer from a record whose output was kept.
@@ -40,6 +42,7 @@ func AnswerOf(r *record.Record) Answer {
 	for _, o := range r.Output {
 		text.WriteString(o.Reasoning + o.Text + o.Tools)
 		said.WriteString(o.Text)
+		a.LogProbs = append(a.LogProbs, o.LogProbs...)
 	}
 	a.Text = text.String()
 	if a.Structure = json.Valid([]byte(said.String())); r.StructureOK != nil {
@@ -61,6 +64,12 @@ type Divergence struct {
 	// A and B are how the answers go on from there.
 	A string `json:"a"`
 	B string `json:"b"`
+	// LogProbGap is by how much, in nats, A's own token there is likelier to A
+	// than B's: near 0 it is a tie. Absent if A's log-probs do not tell; where
+	// they list tokens, and B's is not among them, LogProbGapOver is what the
+	// gap is at least.
+	LogProbGap     *float64 `json:"log_prob_gap,omitempty"`
+	LogProbGapOver *float64 `json:"log_prob_gap_over,omitempty"`
 
 	rest int // bytes of A's answer from there
 }
@@ -140,6 +149,7 @@ func Compare(a, b []Answer, count func(string) int) Difference {
 			n := count(x.Text[:len(x.Text)-one.rest])
 			one.Tokens = &n
 		}
+		one.LogProbGap, one.LogProbGapOver = gap(x, y)
 		d.Diverged = append(d.Diverged, one)
 	}
 	if counted > 0 {
@@ -274,10 +284,10 @@ func (r Result) WriteText(w io.Writer) error {
 		return fmt.Sprintf("%d (%.3g %%)", d.Identical, 100*float64(d.Identical)/float64(d.Prompts))
 	})
 	line("first difference, median words in", func(d Difference) string {
-		return median(d.Diverged, func(x Divergence) *int { return &x.Words })
+		return median(d.Diverged, "%d", func(x Divergence) *int { return &x.Words })
 	})
-	if counted := func(x Divergence) *int { return x.Tokens }; median(r.Other.Diverged, counted) != "-" {
-		line("first difference, median tokens in", func(d Difference) string { return median(d.Diverged, counted) })
+	if counted := func(x Divergence) *int { return x.Tokens }; median(r.Other.Diverged, "%d", counted) != "-" {
+		line("first difference, median tokens in", func(d Difference) string { return median(d.Diverged, "%d", counted) })
 	}
 	line("other finish reason", count(func(d Difference) int { return d.Finish }))
 	line("other length in tokens", count(func(d Difference) int { return d.Length }))
@@ -289,6 +299,17 @@ func (r Result) WriteText(w io.Writer) error {
 	})
 	if r.Null.StructureA+r.Other.StructureA+r.Other.StructureB > 0 {
 		line("of the structure asked for, or JSON", func(d Difference) string { return fmt.Sprintf("%d, %d", d.StructureA, d.StructureB) })
+	}
+	if r.Null.gaps().told+r.Other.gaps().told > 0 {
+		line("near ties, of those with log-probs", func(d Difference) string {
+			if d.gaps().told == 0 {
+				return "-"
+			}
+			return fmt.Sprintf("%d of %d", d.gaps().ties, d.gaps().told)
+		})
+		line("median log-prob gap in nats", func(d Difference) string {
+			return median(d.Diverged, "%.2g", func(x Divergence) *float64 { return x.LogProbGap })
+		})
 	}
 	const shown = 5
 	for i, d := range r.Other.Diverged {
@@ -311,13 +332,16 @@ func (r Result) WriteText(w io.Writer) error {
 	default:
 		fmt.Fprintf(&b, "\ncannot tell: fewer than %d prompts were answered on both sides\n", leastPrompts)
 	}
+	if r.Verdict != Same {
+		b.WriteString(r.Other.gaps().words())
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
 // median is that of a number that divergences may have; "-": none has it.
-func median(d []Divergence, of func(Divergence) *int) string {
-	var all []int
+func median[N int | float64](d []Divergence, format string, of func(Divergence) *N) string {
+	var all []N
 	for _, x := range d {
 		if n := of(x); n != nil {
 			all = append(all, *n)
@@ -327,7 +351,7 @@ func median(d []Divergence, of func(Divergence) *int) string {
 		return "-"
 	}
 	slices.Sort(all)
-	return fmt.Sprint(all[len(all)/2])
+	return fmt.Sprintf(format, all[len(all)/2])
 }
 
 // WriteJSON writes the result for programs.
