@@ -129,6 +129,9 @@ func (s *session) newRecord() *record.Record {
 	if req.InputTokens > 0 {
 		rec.AskedInput = record.Count(req.InputTokens)
 	}
+	if req.OwnTokens > 0 {
+		rec.OwnInput = record.Count(req.OwnTokens)
+	}
 	if req.ExpectedCached > 0 {
 		rec.ExpectedCached = record.Count(req.ExpectedCached)
 	}

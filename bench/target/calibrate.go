@@ -6,8 +6,8 @@ import (
 	"github.com/tokmark/tokmark/bench/record"
 )
 
-// Measured is a prompt of a known number of words and the input tokens that
-// the server counted for it.
+// Measured is a prompt of a known number of words (or of another tokenizer's
+// tokens) and the input tokens that the server counted for it.
 type Measured struct {
 	Words  int
 	Tokens record.Count

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"hash"
@@ -146,7 +147,7 @@ func describe(source workloads.Source, n int, t openai.EndpointType, body openai
 			}
 			d.requests++
 			d.bytes += int64(len(b))
-			d.input, d.output = append(d.input, r.InputTokens), append(d.output, r.OutputTokens)
+			d.input, d.output = append(d.input, cmp.Or(r.OwnTokens, r.InputTokens)), append(d.output, r.OutputTokens)
 			d.cached += r.ExpectedCached
 			d.bodies[sha256.Sum256(b)]++
 			d.hash.Write(b)

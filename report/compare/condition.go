@@ -192,7 +192,7 @@ func lengthOf(r *Run, of func(*report.Lengths) *float64) float64 {
 // their hash, and never comes out the same twice.
 func workload(r *Run) string {
 	m := r.Manifest
-	if m.Calibration == nil && !calibrated(r) {
+	if m.Tokenizer != "" || m.Calibration == nil && !calibrated(r) {
 		if m.WorkloadHash == "" {
 			return ""
 		}
