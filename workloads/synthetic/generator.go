@@ -171,12 +171,13 @@ func (g *Generator) Len() int { return 0 }
 // estimates, and a report must say so.
 func (g *Generator) Exact() bool { return g.o.Counter != nil }
 
-// Hash is the SHA-256, in hex, of all options but the salt and the tokenizer:
-// two runs of one workload have the same hash, though their texts differ.
+// Hash is the SHA-256, in hex, of all options but the salt and what depends on
+// the server or the tokenizer: two runs of one workload have the same hash,
+// though their texts differ.
 func (g *Generator) Hash() string {
 	o := g.o
-	o.Salt, o.Counter = "", nil
-	sum := sha256.Sum256(fmt.Appendf(nil, "synthetic 1 %#v", o))
+	o.Salt, o.Counter, o.TokensPerWord, o.Template = "", nil, 0, 0
+	sum := sha256.Sum256(fmt.Appendf(nil, "synthetic 2 %#v", o))
 	return hex.EncodeToString(sum[:])
 }
 
