@@ -215,7 +215,10 @@ type Calibration struct {
 	// TokensPerWord is 0 where a tokenizer made the prompts.
 	TokensPerWord float64 `json:"tokens_per_word,omitempty"`
 	Template      float64 `json:"template_tokens"`
-	Requests      int     `json:"requests"`
+	// Error is the standard error of a prompt's tokens by this line, at the
+	// shortest prompt measured.
+	Error    float64 `json:"error_tokens,omitempty"`
+	Requests int     `json:"requests"`
 }
 
 // Host is the machine that the client ran on.
