@@ -45,7 +45,7 @@ type Manifest struct {
 	Load   Load   `json:"load"`
 
 	Seed         uint64 `json:"seed"`
-	Salt         string `json:"salt,omitempty"`
+	Salt         string `json:"salt,omitempty"` // empty: no prompt was made
 	WorkloadHash string `json:"workload_hash,omitempty"`
 	Workload     string `json:"workload,omitempty"` // in words
 	// Cache says what the prompts do to a prefix cache.

@@ -184,7 +184,11 @@ func promptText(r workloads.Request) string {
 func (d *description) print(w *strings.Builder, m *record.Manifest, o *options) {
 	row := func(name, format string, a ...any) { fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, a...)) }
 	row("workload", "%s", m.Workload)
-	row("seed, salt", "%d, %s", m.Seed, m.Salt)
+	if m.Salt == "" {
+		row("seed", "%d", m.Seed)
+	} else {
+		row("seed, salt", "%d, %s", m.Seed, m.Salt)
+	}
 	row("hash", "%s", m.WorkloadHash)
 	if d.requests == d.sessions {
 		row("requests", "%d, %s of bodies", d.requests, size(d.bytes))
