@@ -65,11 +65,6 @@ func newExchanger(p *Plan, clock func() record.Time, maxConns int) *exchanger {
 	x.header.Set("Content-Type", "application/json")
 	x.header.Set("User-Agent", "tokmark")
 	x.header.Set("Accept-Encoding", "identity")
-	if p.Body.Stream {
-		x.header.Set("Accept", "text/event-stream")
-	} else {
-		x.header.Set("Accept", "application/json")
-	}
 	for k, v := range p.Header {
 		x.header[k] = v
 	}
@@ -106,6 +101,13 @@ func (x *exchanger) do(ctx context.Context, rec *record.Record, id string, body 
 		Proto:  "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		// No GetBody: without it the transport cannot send a request twice.
 		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+	if req.Header["Accept"] == nil {
+		accept := "application/json"
+		if rec.Streaming {
+			accept = "text/event-stream"
+		}
+		req.Header.Set("Accept", accept)
 	}
 	if req.Header.Get("X-Request-ID") == "" {
 		req.Header.Set("X-Request-ID", id)
@@ -197,7 +199,7 @@ func (x *exchanger) read(ctx context.Context, cancel context.CancelCauseFunc, re
 // well, and only what follows its end is left to read.
 func (x *exchanger) readAnswer(ctx context.Context, rec *record.Record, header http.Header, s *scratch, output func()) (rest bool) {
 	first, err := s.reader.Peek()
-	if err == nil && (first == '{' || first == '[' || first == '<' || !x.plan.Body.Stream) {
+	if err == nil && (first == '{' || first == '[' || first == '<' || !rec.Streaming) {
 		// A proxy's label may be wrong either way: the first byte decides.
 		body, stamp, err := s.reader.Whole(x.plan.MaxEvent)
 		if rec.End = record.Time(stamp.At); err != nil {

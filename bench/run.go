@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,8 +233,22 @@ func (r *run) settle(ctx context.Context, d *dispatch, cancel context.CancelCaus
 type job struct {
 	i       int64
 	session workloads.Session
-	body    []byte // of the first turn
+	body    []byte // of the first turn, then of the turn at hand
+	model   string // that body's
+	stream  bool   // the body asks for one
 	err     error
+}
+
+// ask makes the body of a turn.
+func (j *job) ask(p *Plan, request workloads.Request) error {
+	j.model, j.stream = cmp.Or(request.Model, p.Body.Model), p.Body.Stream
+	if request.Body != nil {
+		model, stream := openai.Asked(request.Body)
+		j.model, j.stream = cmp.Or(model, j.model), stream
+	}
+	var err error
+	j.body, err = openai.Body(p.Type, request, p.Body)
+	return err
 }
 
 // build makes sessions and first bodies ahead of their due times, in order.
@@ -267,7 +282,7 @@ func (r *run) job(phase record.Phase, i int64) job {
 		j.err = errors.New("it has no turns")
 	}
 	if j.err == nil {
-		j.body, j.err = openai.Body(r.plan.Type, j.session.Turns[0], r.plan.Body)
+		j.err = j.ask(r.plan, j.session.Turns[0])
 	}
 	if j.err != nil {
 		j.err = fmt.Errorf("build session %d: %w", at, j.err)

@@ -222,6 +222,40 @@ func TestClosedLoopIsExact(t *testing.T) {
 	})
 }
 
+// bodies are whole bodies, which say themselves what they ask.
+type bodies []string
+
+func (b bodies) Len() int { return len(b) }
+func (b bodies) At(i int) (workloads.Session, error) {
+	return workloads.Session{Turns: []workloads.Request{{Body: json.RawMessage(b[i%len(b)]), Model: "of a mix"}}}, nil
+}
+
+func TestWholeBodiesSayWhatTheyAsk(t *testing.T) {
+	for _, streaming := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var accept []string
+			streams := answer{ttft: 20 * ms, itl: 5 * ms, tokens: 4}
+			h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				accept = append(accept, r.Header.Get("Accept"))
+				if accept[len(accept)-1] == "text/event-stream" {
+					streams.ServeHTTP(w, r)
+					return
+				}
+				fmt.Fprint(w, `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`)
+			})
+			recs, _ := measure(t, h, func(p *Plan) {
+				p.Source, p.Requests, p.Body.Stream = bodies{`{"model":"a","stream":true}`, `{"model":"b"}`, `{"stream":false}`}, 3, streaming
+			})
+			equal(t, "accept", accept, []string{"text/event-stream", "application/json", "application/json"})
+			var got []string
+			for _, r := range recs {
+				got = append(got, fmt.Sprint(r.Model, " ", r.Outcome, " ", r.Streaming, " ", r.Streamed, " ", r.Notes))
+			}
+			equal(t, "records", got, []string{"a ok true true []", "b ok false false []", "of a mix ok false false []"})
+		})
+	}
+}
+
 func TestOpenLoopIsExact(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		recs, res := measure(t, answer{ttft: 150 * ms, itl: 10 * ms, tokens: 3}, func(p *Plan) {

@@ -61,8 +61,7 @@ func (s *session) carry(ctx context.Context) {
 			return
 		}
 		s.turn++
-		body, err := openai.Body(s.plan.Type, request, s.plan.Body)
-		s.body = body
+		err := s.ask(s.plan, request)
 		wait := sleeper{clock: s.clock, stop: s.stop}
 		if s.over(s.due) || !wait.until(s.due) || !s.claim() {
 			return
@@ -139,12 +138,12 @@ func (s *session) newRecord() *record.Record {
 	rec := record.New(s.phase, s.i)
 	rec.Due, rec.Session, rec.Turn, rec.Class, rec.CapWait = s.due, s.session.ID, s.turn, req.Class, s.capWait
 	rec.Shifted = s.shifted
-	rec.Streaming = s.plan.Body.Stream
-	if rec.Model = req.Model; rec.Model == "" {
-		rec.Model = s.plan.Body.Model
-	}
+	rec.Model, rec.Streaming = s.model, s.stream
 	if req.InputTokens > 0 {
 		rec.AskedInput = record.Count(req.InputTokens)
+	}
+	if req.OwnTokens > 0 {
+		rec.OwnInput = record.Count(req.OwnTokens)
 	}
 	if req.ExpectedCached > 0 {
 		rec.ExpectedCached = record.Count(req.ExpectedCached)

@@ -51,22 +51,18 @@ const (
 type deviation struct {
 	got, want, worst float64
 	n                int64
-	// excess sums what got is off by, beyond an unknown template.
-	excess float64
+	// above and below sum by how much got may differ from want.
+	above, below float64
 }
 
-func (d *deviation) add(got, want, allowed float64) {
+func (d *deviation) add(got, want, above, below float64) {
 	if want <= 0 {
 		return
 	}
 	d.got, d.want, d.n = d.got+got, d.want+want, d.n+1
+	d.above, d.below = d.above+above, d.below+below
 	if rel := (got - want) / want; math.Abs(rel) > math.Abs(d.worst) || math.Abs(rel) == math.Abs(d.worst) && rel > d.worst {
 		d.worst = rel
-	}
-	if got > want {
-		d.excess += max(0, got-want-allowed)
-	} else {
-		d.excess += got - want
 	}
 }
 
@@ -77,12 +73,12 @@ func (d *deviation) result() *Deviation {
 	return &Deviation{Mean: (d.got - d.want) / d.want, Worst: d.worst, Count: d.n}
 }
 
-// off is the part of the deviation that a template cannot explain.
+// off is the part of the deviation beyond what is allowed, as a share.
 func (d *deviation) off() float64 {
 	if d.n == 0 {
 		return 0
 	}
-	return d.excess / d.want
+	return (max(0, d.got-d.want-d.above) + min(0, d.got-d.want+d.below)) / d.want
 }
 
 // lengths is what is kept for Lengths.
@@ -97,30 +93,32 @@ func (t *tally) addLengths(r *record.Record) {
 	if osl, ok := r.OSL(); ok && r.AskedOutput.IsKnown() {
 		l.askedOutput.add(int64(r.AskedOutput))
 		l.output.add(osl)
-		l.outputToAsked.add(float64(osl), float64(r.AskedOutput), 0)
+		l.outputToAsked.add(float64(osl), float64(r.AskedOutput), 0, 0)
 	}
 	if r.Turn > 0 {
 		return
 	}
 	asked, own, server := r.AskedInput, r.OwnInput, float64(r.Usage.Prompt)
-	allowed := float64(unknownTemplate)
+	above, below := float64(unknownTemplate), 0.0
 	if c := t.m.Calibration; c != nil {
-		server, allowed = server-c.Template, 0
+		// A prompt that was made by it has whole words, too.
+		server, above = server-c.Template, c.Error+c.TokensPerWord/2
+		below = above
 	}
 	l.asked.addKnown(int64(asked), asked.IsKnown())
 	l.own.addKnown(int64(own), own.IsKnown())
 	if asked.IsKnown() && own.IsKnown() {
-		l.ownToAsked.add(float64(own), float64(asked), 0)
+		l.ownToAsked.add(float64(own), float64(asked), 0, 0)
 	}
 	if !r.Usage.Prompt.IsKnown() {
 		return
 	}
 	l.server.add(int64(r.Usage.Prompt))
 	if asked.IsKnown() {
-		l.serverToAsked.add(server, float64(asked), allowed)
+		l.serverToAsked.add(server, float64(asked), above, below)
 	}
 	if own.IsKnown() {
-		l.serverToOwn.add(server, float64(own), allowed)
+		l.serverToOwn.add(server, float64(own), above, below)
 	}
 }
 

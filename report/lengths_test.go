@@ -15,6 +15,7 @@ func TestInputLengthOff(t *testing.T) {
 		name                string
 		asked, own, server  record.Count
 		template            float64 // of a calibration; 0: none
+		perWord, error      float64 // of it
 		tokenizer           string
 		want                bool
 		level               report.Level
@@ -28,6 +29,9 @@ func TestInputLengthOff(t *testing.T) {
 		{name: "more than an unknown template", asked: 1000, own: -1, server: 1115, want: true, level: report.Valid, toAsked: 0.115},
 		{name: "a known template explains it", asked: 100, own: -1, server: 130, template: 28, want: false, level: report.Valid, toAsked: 0.02},
 		{name: "a known template explains no more", asked: 100, own: -1, server: 134, template: 28, want: true, level: report.Suspect, toAsked: 0.06},
+		{name: "the error of a calibration, and a part of a word, explain it", asked: 100, own: -1, server: 136, template: 28, perWord: 2, error: 2, want: false, level: report.Valid, toAsked: 0.08},
+		{name: "below as well", asked: 100, own: -1, server: 120, template: 28, perWord: 2, error: 2, want: false, level: report.Valid, toAsked: -0.08},
+		{name: "they explain no more", asked: 100, own: -1, server: 119, template: 28, perWord: 2, error: 2, want: true, level: report.Suspect, toAsked: -0.09},
 		{name: "our tokenizer is not the asked length", asked: 1000, own: 900, server: 950, tokenizer: "llama", want: true, level: report.Suspect, toAsked: -0.05},
 		{name: "nothing was asked", asked: -1, own: -1, server: 950, level: report.Valid, noComparison: true},
 		{name: "the server tells nothing", asked: 1000, own: -1, server: -1, level: report.Valid, noComparison: true},
@@ -38,7 +42,7 @@ func TestInputLengthOff(t *testing.T) {
 			m := manifest()
 			m.Tokenizer = tt.tokenizer
 			if tt.template > 0 {
-				m.Calibration = &record.Calibration{TokensPerWord: 1.3, Template: tt.template, Requests: 8}
+				m.Calibration = &record.Calibration{TokensPerWord: tt.perWord, Template: tt.template, Error: tt.error, Requests: 8}
 			}
 			recs := many(10)
 			for i, r := range recs {

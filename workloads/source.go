@@ -28,8 +28,10 @@ type Request struct {
 	Body json.RawMessage
 	// Model overrides the model of the run.
 	Model string
-	// InputTokens is the prompt length aimed at; 0: not known.
+	// InputTokens is the prompt length aimed at; 0: none was.
 	InputTokens int
+	// OwnTokens is what our own tokenizer counts in the texts; 0: nothing does.
+	OwnTokens int
 	// OutputTokens is the output length asked for; 0: no limit is sent.
 	OutputTokens int
 	// Extra holds further body fields of this request.

@@ -152,6 +152,20 @@ func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error
 	return b.buf.Bytes(), nil
 }
 
+// Asked tells what a body that was made elsewhere asks for: its model, empty if
+// it names none, and whether a stream.
+func Asked(body []byte) (model string, stream bool) {
+	var asked struct {
+		Model  json.RawMessage `json:"model"`
+		Stream json.RawMessage `json:"stream"`
+	}
+	if json.Unmarshal(body, &asked) != nil {
+		return "", false // the server is to say what it makes of it
+	}
+	_ = json.Unmarshal(asked.Model, &model) // what is no text names none
+	return model, string(asked.Stream) == "true"
+}
+
 func orElse(s, other string) string {
 	if s == "" {
 		return other

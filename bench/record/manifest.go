@@ -45,7 +45,7 @@ type Manifest struct {
 	Load   Load   `json:"load"`
 
 	Seed         uint64 `json:"seed"`
-	Salt         string `json:"salt,omitempty"`
+	Salt         string `json:"salt,omitempty"` // empty: no prompt was made
 	WorkloadHash string `json:"workload_hash,omitempty"`
 	Workload     string `json:"workload,omitempty"` // in words
 	// Cache says what the prompts do to a prefix cache.
@@ -54,8 +54,8 @@ type Manifest struct {
 	Classes []Class `json:"classes,omitempty"`
 	// Tokenizer names what counts our own tokens; empty: nothing does.
 	Tokenizer string `json:"tokenizer,omitempty"`
-	// Calibration tells how prompts of a set length were made without a
-	// tokenizer.
+	// Calibration tells what the server counts in prompts; nil: it was not
+	// measured.
 	Calibration *Calibration `json:"calibration,omitempty"`
 	// Goodput holds the service level objectives by metric tag, in the unit
 	// the metric is shown in.
@@ -238,9 +238,13 @@ type Class struct {
 // Calibration is what the server's own counts of some probing requests say
 // about prompts: tokens = TokensPerWord × words + Template.
 type Calibration struct {
-	TokensPerWord float64 `json:"tokens_per_word"`
+	// TokensPerWord is 0 where a tokenizer made the prompts.
+	TokensPerWord float64 `json:"tokens_per_word,omitempty"`
 	Template      float64 `json:"template_tokens"`
-	Requests      int     `json:"requests"`
+	// Error is the standard error of a prompt's tokens by this line, at the
+	// shortest prompt measured.
+	Error    float64 `json:"error_tokens,omitempty"`
+	Requests int     `json:"requests"`
 }
 
 // Host is the machine that the client ran on.

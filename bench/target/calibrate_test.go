@@ -2,6 +2,7 @@ package target
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/tokmark/tokmark/bench/record"
@@ -21,5 +22,33 @@ func TestCalibrate(t *testing.T) {
 		if _, err := Calibrate(points); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestCalibrationError: the standard error is how far the lines of many
+// calibrations scatter.
+func TestCalibrationError(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var told, found float64
+	const tries = 2000
+	for range tries {
+		var points []Measured
+		for _, words := range []int{64, 64, 64, 64, 64, 64, 1024, 1024} {
+			tokens := 1.3*float64(words) + 7 + 0.3*math.Sqrt(float64(words))*rng.NormFloat64()
+			points = append(points, Measured{words, record.Count(math.Round(tokens))})
+		}
+		c, err := Calibrate(points)
+		if err != nil {
+			t.Fatal(err)
+		}
+		off := c.Template + c.TokensPerWord*64 - (1.3*64 + 7)
+		told, found = told+c.Error*c.Error, found+off*off
+	}
+	if r := math.Sqrt(told / found); math.Abs(r-1) > 0.05 {
+		t.Errorf("the error told is %.3f times the one found", r)
+	}
+	c, err := Calibrate([]Measured{{64, 71}, {64, 71}, {1024, 1031}})
+	if err != nil || c.Error > 1e-9 {
+		t.Errorf("%+v, %v; points on a line have no error", c, err)
 	}
 }

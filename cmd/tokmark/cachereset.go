@@ -31,7 +31,7 @@ func (p *prepared) resetCache(ctx context.Context, w *world) (*record.CacheReset
 	if err != nil {
 		return nil, err
 	}
-	text, err := prompts.Prompt(0, cacheWords)
+	text, _, err := prompts.Prompt(0, cacheWords)
 	if err != nil {
 		return nil, err
 	}

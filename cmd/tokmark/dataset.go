@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"os"
 	"slices"
@@ -109,7 +110,7 @@ func showDataset(w *world, o *options, out string) error {
 	return err
 }
 
-// writeDataset writes the requests to a new file.
+// writeDataset writes the requests to a new file; none is left after an error.
 func writeDataset(path string, asked *work, n int) (dataset.Format, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -118,6 +119,9 @@ func writeDataset(path string, asked *work, n int) (dataset.Format, error) {
 	format, err := dataset.Write(f, asked.Source, n, asked.offsets)
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = fmt.Errorf("write dataset: %w", cerr)
+	}
+	if err != nil {
+		err = errors.Join(err, os.Remove(path))
 	}
 	return format, err
 }
@@ -130,12 +134,11 @@ type description struct {
 	bytes              int64
 	bodies             map[[sha256.Size]byte]int
 	prefixes           map[string]int
-	hash               hash.Hash
 	first              string // prompt of the first request
 }
 
 func describe(source workloads.Source, n int, t openai.EndpointType, body openai.BodyOptions) (*description, error) {
-	d := &description{bodies: map[[sha256.Size]byte]int{}, prefixes: map[string]int{}, hash: sha256.New()}
+	d := &description{bodies: map[[sha256.Size]byte]int{}, prefixes: map[string]int{}}
 	for i := range n {
 		s, err := source.At(i)
 		if err != nil {
@@ -149,11 +152,9 @@ func describe(source workloads.Source, n int, t openai.EndpointType, body openai
 			}
 			d.requests++
 			d.bytes += int64(len(b))
-			d.input, d.output = append(d.input, r.InputTokens), append(d.output, r.OutputTokens)
+			d.input, d.output = append(d.input, cmp.Or(r.OwnTokens, r.InputTokens)), append(d.output, r.OutputTokens)
 			d.cached += r.ExpectedCached
 			d.bodies[sha256.Sum256(b)]++
-			d.hash.Write(b)
-			d.hash.Write([]byte{'\n'})
 			if k == 0 {
 				text := promptText(r)
 				if d.first == "" {
@@ -186,8 +187,12 @@ func promptText(r workloads.Request) string {
 func (d *description) print(w *strings.Builder, m *record.Manifest, o *options) {
 	row := func(name, format string, a ...any) { fmt.Fprintf(w, "%-11s %s\n", name, fmt.Sprintf(format, a...)) }
 	row("workload", "%s", m.Workload)
-	row("seed, salt", "%d, %s", m.Seed, m.Salt)
-	row("hash", "%x", d.hash.Sum(nil))
+	if m.Salt == "" {
+		row("seed", "%d", m.Seed)
+	} else {
+		row("seed, salt", "%d, %s", m.Seed, m.Salt)
+	}
+	row("hash", "%s", m.WorkloadHash)
 	if d.requests == d.sessions {
 		row("requests", "%d, %s of bodies", d.requests, size(d.bytes))
 	} else {

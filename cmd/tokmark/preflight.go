@@ -21,8 +21,9 @@ import (
 )
 
 // calibrationWords are the lengths of the prompts that the server's counting is
-// learned from.
-var calibrationWords = []int{64, 64, 64, 1024, 1024}
+// learned from. The tokens of a short text scatter by some percent, so there are
+// more of them.
+var calibrationWords = []int{64, 64, 64, 64, 64, 64, 64, 64, 1024, 1024}
 
 // probeOutput is how many tokens a question before the run asks for, if the
 // run does not say.
@@ -85,8 +86,9 @@ func (o *options) settle(ctx context.Context, w *world, plan *bench.Plan, m *rec
 	for _, text := range s.answered.Warnings {
 		fmt.Fprintf(w.Stderr, "tokmark: %s\n", text)
 	}
-	if o.makesPrompts() && o.tokenizer == "" && o.promptAs == "text" && o.capsule == nil {
-		s.count.perWord = o.calibrate(ctx, w, plan, probe, m)
+	estimated := o.makesPrompts() && o.tokenizer == "" && o.promptAs == "text"
+	if o.capsule == nil && (estimated || s.count.Counter != nil) {
+		s.count.perWord = o.calibrate(ctx, w, plan, probe, m, s.count.Counter)
 	}
 	return s, nil
 }
@@ -236,10 +238,11 @@ func (o *options) drawsOutput() bool {
 	return o.inputFile != "" || o.sequenceDistribution != "" || len(o.classes) > 0 || !strings.HasSuffix(o.oslDistribution, "normal")
 }
 
-// calibrate learns tokens a word from the server's own counts; 0: it did not
-// tell. Prompts are then of an estimated length, and the report says how far
-// off they are.
-func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, probe *bench.Probe, m *record.Manifest) float64 {
+// calibrate learns tokens a word, and the length of the chat template, from the
+// server's own counts; 0: it did not tell. Prompts are then of an estimated
+// length, and the report says how far off they are. With a counter only the
+// template is to be learned.
+func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, probe *bench.Probe, m *record.Manifest, counter synthetic.Counter) float64 {
 	words, err := synthetic.New(synthetic.Options{
 		Seed: o.randomSeed, Salt: o.freshSalt() + " calibration", Lengths: []synthetic.Lengths{{Input: synthetic.Fixed(1)}},
 	})
@@ -249,7 +252,7 @@ func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, pro
 	body := plan.Body
 	var points []target.Measured
 	for i, n := range calibrationWords {
-		text, err := words.Prompt(i, n)
+		text, _, err := words.Prompt(i, n)
 		if err != nil {
 			return 0
 		}
@@ -258,12 +261,21 @@ func (o *options) calibrate(ctx context.Context, w *world, plan *bench.Plan, pro
 		if err != nil {
 			return 0
 		}
+		if counter != nil {
+			n = counter.Count(text)
+		}
 		points = append(points, target.Measured{Words: n, Tokens: probe.Send(ctx, b).Tokens.Input})
 	}
 	c, err := target.Calibrate(points)
-	if err != nil {
+	switch {
+	case err != nil && counter != nil:
+		fmt.Fprintf(w.Stderr, "tokmark: %v; the length of the chat template is not known\n", err)
+		return 0
+	case err != nil:
 		fmt.Fprintf(w.Stderr, "tokmark: %v; prompt lengths are estimates (--tokenizer makes them exact)\n", err)
 		return 0
+	case counter != nil:
+		c.TokensPerWord = 0 // the points were tokens already
 	}
 	m.Calibration = &c
 	return c.TokensPerWord

@@ -549,6 +549,9 @@ func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, c
 	if w.offsets != nil || data.Format() == dataset.MultiTurn {
 		w.all = data.Len()
 	}
+	if !data.Format().Lengths() {
+		m.Salt = "" // the prompts are the file's own
+	}
 	rep := data.Report()
 	m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheAsIs)}
 	m.Workload = fmt.Sprintf("%d entries of %s", rep.Usable, filepath.Base(o.inputFile))

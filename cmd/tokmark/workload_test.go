@@ -3,7 +3,10 @@ package main
 import (
 	"bytes"
 	"math"
+	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/tokmark/tokmark/bench/record"
@@ -123,5 +126,77 @@ func TestClassesWithArrivals(t *testing.T) {
 		if len(next) != 2 {
 			t.Errorf("%v: classes %v", more, next)
 		}
+	}
+}
+
+// TestOwnCount: what our tokenizer counts is told beside what was asked and
+// what the server counts, and a server with another tokenizer is warned of.
+func TestOwnCount(t *testing.T) {
+	address := simulate(t)
+	texts := filepath.Join(t.TempDir(), "texts.jsonl")
+	if err := os.WriteFile(texts, []byte(`{"text":"Where do tides come from, and what do they do to a harbour?"}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name  string
+		args  []string
+		asked record.Count
+		own   record.Count
+		off   bool
+	}{
+		{"synthetic", []string{"--isl", "200"}, 200, 200, true},
+		{"file", []string{"--input-file", texts}, record.Unknown, 16, false}, // too short to tell
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		args := append([]string{"run", "--url", address, "--ui", "none", "--artifact-dir", dir, "--osl", "2", "--request-count", "4", "--salt", "a", "--tokenizer", "cl100k_base"}, tt.args...)
+		code, stdout, stderr := program("", args...)
+		if code != exitOK && code != exitInvalid {
+			t.Fatalf("%s: exit code %d\n%s%s", tt.name, code, stdout, stderr)
+		}
+		for r, err := range record.Dir(dir).Records() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.AskedInput != tt.asked || r.OwnInput != tt.own {
+				t.Errorf("%s: asked %d, own count %d; want %d, %d", tt.name, r.AskedInput, r.OwnInput, tt.asked, tt.own)
+			}
+		}
+		if !strings.Contains(stdout, "our tokenizer "+strconv.Itoa(int(tt.own))) || strings.Contains(stdout, "input_length_off") != tt.off {
+			t.Errorf("%s: the report lacks our count, or warns wrongly:\n%s", tt.name, stdout)
+		}
+	}
+}
+
+// TestWorkloadHash: the dataset command and every run of a workload tell the
+// same hash, and a report names what repeats the prompts.
+func TestWorkloadHash(t *testing.T) {
+	address := simulate(t)
+	prompts := []string{"--isl", "50", "--osl", "2", "--request-count", "4", "--salt", "abc"}
+	_, shown, _ := program("", append([]string{"dataset"}, prompts...)...)
+	for _, more := range [][]string{nil, {"--random-seed", "0"}, {"--tokenizer", "cl100k_base"}} {
+		dir := filepath.Join(t.TempDir(), "run")
+		args := append([]string{"run", "--url", address, "--ui", "none", "--artifact-dir", dir}, append(more, prompts...)...)
+		_, stdout, stderr := program("", args...)
+		m, err := record.Dir(dir).ReadManifest()
+		if err != nil {
+			t.Fatal(err, stdout, stderr)
+		}
+		if !strings.Contains(shown, "hash        "+m.WorkloadHash+"\n") {
+			t.Errorf("run %q has the hash %s, dataset says\n%s", more, m.WorkloadHash, shown)
+		}
+		if want := "synthetic prompts, 50 input tokens; seed 0, salt abc\n"; !strings.Contains(stdout, want) {
+			t.Errorf("the report lacks %q:\n%s", want, stdout)
+		}
+	}
+}
+
+func TestDatasetLeavesNoFileAfterAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	code, _, stderr := program("", "dataset", "--isl", "20", "--shared-system-prompt-length", "5", "--session-turns-mean", "2", "--request-count", "2", "--out", path)
+	if code == exitOK {
+		t.Fatal("system prompts in conversations are written")
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Errorf("a file is left after: %s", stderr)
 	}
 }

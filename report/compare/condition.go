@@ -194,11 +194,11 @@ func lengthOf(r *Run, of func(*report.Lengths) *float64) float64 {
 }
 
 // workload is the hash of the prompts. Prompts whose length was calibrated
-// against the server are told by their settings: what the server counted is in
-// their hash, and never comes out the same twice.
+// against the server are told by their settings: earlier versions had what the
+// server counted in the hash, and it never came out the same twice.
 func workload(r *Run) string {
 	m := r.Manifest
-	if m.Calibration == nil && !calibrated(r) {
+	if m.Tokenizer != "" || m.Calibration == nil && !calibrated(r) {
 		if m.WorkloadHash == "" {
 			return ""
 		}

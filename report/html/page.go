@@ -128,7 +128,7 @@ func conditions(s *report.Summary) []fact {
 	}
 	out := []fact{
 		{"model", model}, {"server", clean(m.Target.Address())}, {"endpoint", answers},
-		{"workload", clean(m.Workload)}, {"load", phrase.Load(m.Load, phrase.Figure)}, {"tokens", phrase.Tokens(s)},
+		{"workload", clean(phrase.Workload(m))}, {"load", phrase.Load(m.Load, phrase.Figure)}, {"tokens", phrase.Tokens(s)},
 	}
 	if m.Cache.Mode != "" {
 		text := clean(m.Cache.Mode)

@@ -161,7 +161,7 @@ func conditions(buf *bytes.Buffer, s *report.Summary) {
 	}
 	item("endpoint", code(m.Target.EndpointType, "?")+", "+answers)
 	if m.Workload != "" {
-		item("workload", code(m.Workload, ""))
+		item("workload", code(phrase.Workload(m), ""))
 	}
 	item("load", prose(phrase.Load(m.Load, phrase.Figure)))
 	item("tokens", phrase.Tokens(s))

@@ -100,6 +100,15 @@ func Clean(s string, limit int) string {
 	return b.String()
 }
 
+// Workload says in words what was asked, and, of prompts that were made, what
+// makes the same ones again. It does not clean the text.
+func Workload(m *record.Manifest) string {
+	if m.Workload == "" || m.Salt == "" {
+		return m.Workload
+	}
+	return fmt.Sprintf("%s; seed %d, salt %s", m.Workload, m.Seed, m.Salt)
+}
+
 // Load says in words what load was asked for; figure writes its numbers.
 func Load(l record.Load, figure func(float64) string) string {
 	var parts []string

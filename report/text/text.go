@@ -119,7 +119,7 @@ func (p *page) head(s *report.Summary) {
 	}
 	p.item("server", key, clean(m.Target.Address(), 200)+" ("+answers+")")
 	if m.Workload != "" {
-		p.item("workload", key, clean(m.Workload, 300))
+		p.item("workload", key, clean(phrase.Workload(m), 300))
 	}
 	p.item("load", key, phrase.Load(m.Load, number))
 	p.item("tokens", key, phrase.Tokens(s))

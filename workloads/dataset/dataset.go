@@ -26,12 +26,13 @@ import (
 // from several goroutines at once and must be a pure function of its
 // arguments. A synthetic.Generator is one.
 type Prompter interface {
-	// Prompt returns a text of the given number of tokens for entry i.
-	Prompt(i, tokens int) (string, error)
+	// Prompt returns a text of the given number of tokens for entry i, and how
+	// many a tokenizer counts in it; 0: there is none.
+	Prompt(i, tokens int) (prompt string, own int, err error)
 	// Blocks returns a text of the given number of tokens made of one block
 	// for each id: the same id always gives the same text. All blocks but the
 	// last have blockTokens tokens.
-	Blocks(ids []int64, tokens, blockTokens int) (string, error)
+	Blocks(ids []int64, tokens, blockTokens int) (prompt string, own int, err error)
 }
 
 // Counter counts tokens. It must be safe for concurrent use.
@@ -54,7 +55,7 @@ type Options struct {
 	// --isl-block-size); 0: 512.
 	BlockTokens int
 	// Counter gives the length of ShareGPT's replies as the output length of
-	// their requests, and InputTokens of texts. Without one neither is known.
+	// their requests, and OwnTokens of texts. Without one neither is known.
 	Counter Counter
 
 	// Trace maps the times of the file to Offsets. For the Azure trace, whose
@@ -179,9 +180,9 @@ func (d *Dataset) At(i int) (workloads.Session, error) {
 func (d *Dataset) fill(r *workloads.Request, e entry, unique int) (err error) {
 	if e.lengths {
 		if len(e.blocks) > 0 {
-			r.Prompt, err = d.o.Prompter.Blocks(e.blocks, r.InputTokens, d.o.BlockTokens)
+			r.Prompt, r.OwnTokens, err = d.o.Prompter.Blocks(e.blocks, r.InputTokens, d.o.BlockTokens)
 		} else {
-			r.Prompt, err = d.o.Prompter.Prompt(unique, r.InputTokens)
+			r.Prompt, r.OwnTokens, err = d.o.Prompter.Prompt(unique, r.InputTokens)
 		}
 		return err
 	}
@@ -191,12 +192,11 @@ func (d *Dataset) fill(r *workloads.Request, e entry, unique int) (err error) {
 	if r.OutputTokens == 0 && e.reply != "" {
 		r.OutputTokens = max(1, d.o.Counter.Count(e.reply))
 	}
-	if r.InputTokens == 0 && r.Body == nil {
-		n := d.o.Counter.Count(r.Prompt)
+	if r.Body == nil {
+		r.OwnTokens = d.o.Counter.Count(r.Prompt)
 		for _, m := range r.Messages {
-			n += d.o.Counter.Count(m.Content)
+			r.OwnTokens += d.o.Counter.Count(m.Content)
 		}
-		r.InputTokens = n
 	}
 	return nil
 }

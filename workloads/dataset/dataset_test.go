@@ -25,9 +25,11 @@ var _ dataset.Prompter = (*synthetic.Generator)(nil)
 // lengths makes prompts that tell what was asked for.
 type lengths struct{}
 
-func (lengths) Prompt(i, tokens int) (string, error) { return fmt.Sprintf("#%d %d", i, tokens), nil }
-func (lengths) Blocks(ids []int64, tokens, block int) (string, error) {
-	return fmt.Sprintf("%v %d/%d", ids, tokens, block), nil
+func (lengths) Prompt(i, tokens int) (string, int, error) {
+	return fmt.Sprintf("#%d %d", i, tokens), 0, nil
+}
+func (lengths) Blocks(ids []int64, tokens, block int) (string, int, error) {
+	return fmt.Sprintf("%v %d/%d", ids, tokens, block), 0, nil
 }
 
 type wordCount struct{}
@@ -279,16 +281,16 @@ func TestFormats(t *testing.T) {
   {"conversations":[{"from":"gpt","value":"left over"},{"from":"system","value":"sys"},{"from":"user","value":"q"},{"from":"bard","value":"a b"}]},
   {"conversation":[{"role":"user","content":"q1"},{"role":"user","content":"q2"},{"role":"assistant","content":"a"}]}]`,
 			want: []workloads.Session{
-				one("x", with(user("hello you"), func(r *workloads.Request) { r.InputTokens, r.OutputTokens = 2, 3 })),
-				one("1", workloads.Request{Messages: []workloads.Message{{Role: "system", Content: "sys"}, {Role: "user", Content: "q"}}, InputTokens: 2, OutputTokens: 2}),
-				one("2", workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "q1"}, {Role: "user", Content: "q2"}}, InputTokens: 2, OutputTokens: 1})}},
+				one("x", with(user("hello you"), func(r *workloads.Request) { r.OwnTokens, r.OutputTokens = 2, 3 })),
+				one("1", workloads.Request{Messages: []workloads.Message{{Role: "system", Content: "sys"}, {Role: "user", Content: "q"}}, OwnTokens: 2, OutputTokens: 2}),
+				one("2", workloads.Request{Messages: []workloads.Message{{Role: "user", Content: "q1"}, {Role: "user", Content: "q2"}}, OwnTokens: 2, OutputTokens: 1})}},
 		{name: "sharegpt, all turns, no counter", file: "s.jsonl", format: dataset.ShareGPT, o: dataset.Options{WholeConversation: true},
 			content: `{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"human","value":"c"},{"from":"gpt","value":"d"},{"from":"human","value":"e"}]}`,
 			want:    []workloads.Session{one("1", user("a"), user("c"))}},
 		{name: "sharegpt, all turns", file: "s.jsonl", format: dataset.ShareGPT, o: dataset.Options{WholeConversation: true, Counter: wordCount{}},
 			content: `{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"},{"from":"human","value":"c"},{"from":"gpt","value":"d d d"}]}`,
-			want: []workloads.Session{one("1", with(user("a"), func(r *workloads.Request) { r.InputTokens, r.OutputTokens = 1, 1 }),
-				with(user("c"), func(r *workloads.Request) { r.InputTokens, r.OutputTokens = 1, 3 }))}},
+			want: []workloads.Session{one("1", with(user("a"), func(r *workloads.Request) { r.OwnTokens, r.OutputTokens = 1, 1 }),
+				with(user("c"), func(r *workloads.Request) { r.OwnTokens, r.OutputTokens = 1, 3 }))}},
 		{name: "escapes are kept", file: "a.jsonl", format: dataset.Prompts, content: `{"prompt":"\ud83d\ude42 \\ud800 \u0000 \/"}`,
 			want: []workloads.Session{one("1", workloads.Request{Prompt: "🙂 \\ud800 \x00 /"})}},
 	}

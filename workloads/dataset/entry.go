@@ -3,6 +3,7 @@ package dataset
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math"
 	"strings"
 	"time"
@@ -146,6 +147,9 @@ func (e *entry) turn(o object) error {
 		return err
 	}
 	if r.Delay, err = e.timing(o); err != nil {
+		return err
+	}
+	if err := o.extraBody(&r); err != nil {
 		return err
 	}
 	e.turns = append(e.turns, r)
@@ -297,7 +301,7 @@ func (opt *Options) mooncake(o object) (entry, error) {
 }
 
 // passed are the request fields that a prompt line may set. Other keys are
-// taken for the dataset's own and are not sent.
+// taken for the dataset's own and are not sent, unless they are in extra_body.
 var passed = []string{
 	"temperature", "top_p", "top_k", "min_p", "seed", "stop", "ignore_eos", "min_tokens",
 	"presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "response_format",
@@ -314,10 +318,30 @@ func prompts(o object) (entry, error) {
 			r.Extra[key] = o[key]
 		}
 	}
+	if err := o.extraBody(&r); err != nil {
+		return entry{}, err
+	}
 	if len(r.Extra) == 0 {
 		r.Extra = nil
 	}
 	return entry{turns: []workloads.Request{r}}, nil
+}
+
+// extraBody reads extra_body: further body fields, whatever their names. It is
+// how Write keeps them.
+func (o object) extraBody(r *workloads.Request) error {
+	if !o.has("extra_body") {
+		return nil
+	}
+	fields, err := newObject(o["extra_body"])
+	if err != nil {
+		return bad(BadShape, "extra_body is %s, not an object", kind(o["extra_body"]))
+	}
+	if r.Extra == nil {
+		r.Extra = make(map[string]json.RawMessage, len(fields))
+	}
+	maps.Copy(r.Extra, fields)
+	return nil
 }
 
 func batch(o object) (entry, error) {

@@ -13,8 +13,8 @@ import (
 // Write writes the first n sessions of a source as an input file that Open
 // reads back to the same requests, and returns its format: single_turn where
 // each request is one text of a user, multi_turn where sessions have several
-// turns of that kind, jsonl where a request has several messages. offsets, if
-// not nil, are the times at which the sessions are due.
+// turns of that kind, jsonl where a request has several messages. Further body
+// fields stand in extra_body. offsets, if not nil, are the times at which the sessions are due.
 //
 // It is an error if a source mixes what no one format holds: several turns
 // with several messages each, times with several messages.
@@ -82,6 +82,7 @@ type turnLine struct {
 	Output int      `json:"output_length,omitempty"`
 	At     *float64 `json:"timestamp,omitempty"` // ms
 	Delay  *float64 `json:"delay,omitempty"`     // ms
+	Extra  extra    `json:"extra_body,omitempty"`
 }
 
 type sessionLine struct {
@@ -93,7 +94,10 @@ type messagesLine struct {
 	Messages []messageLine `json:"messages"`
 	Model    string        `json:"model,omitempty"`
 	Output   int           `json:"max_tokens,omitempty"`
+	Extra    extra         `json:"extra_body,omitempty"`
 }
+
+type extra = map[string]json.RawMessage
 
 type messageLine struct {
 	Role    string `json:"role"`
@@ -103,7 +107,7 @@ type messageLine struct {
 func lineOf(format Format, s workloads.Session, at *float64) any {
 	if format == Prompts {
 		r := s.Turns[0]
-		line := messagesLine{Model: r.Model, Output: r.OutputTokens}
+		line := messagesLine{Model: r.Model, Output: r.OutputTokens, Extra: r.Extra}
 		for _, m := range r.Messages {
 			line.Messages = append(line.Messages, messageLine(m))
 		}
@@ -114,7 +118,7 @@ func lineOf(format Format, s workloads.Session, at *float64) any {
 	}
 	turns := make([]turnLine, len(s.Turns))
 	for k, r := range s.Turns {
-		turns[k] = turnLine{Text: r.Prompt, Model: r.Model, Output: r.OutputTokens}
+		turns[k] = turnLine{Text: r.Prompt, Model: r.Model, Output: r.OutputTokens, Extra: r.Extra}
 		if len(r.Messages) == 1 {
 			turns[k].Text = r.Messages[0].Content
 			if role := r.Messages[0].Role; role != "user" {

@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,6 +29,7 @@ func user(texts ...string) []workloads.Message {
 
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	text := "line\nbreak \"quoted\" <b> \u00e9\u6c34"
+	fields := map[string]json.RawMessage{"temperature": json.RawMessage("0.5"), "own": json.RawMessage(`{"a":[1,2]}`)}
 	for name, c := range map[string]struct {
 		source  listed
 		offsets []time.Duration
@@ -35,18 +37,18 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	}{
 		"single": {listed{
 			{ID: "0", Turns: []workloads.Request{{Messages: user(text), OutputTokens: 5}}},
-			{ID: "1", Turns: []workloads.Request{{Messages: user("b"), Model: "m"}}},
+			{ID: "1", Turns: []workloads.Request{{Messages: user("b"), Model: "m", Extra: fields}}},
 		}, nil, SingleTurn},
 		"timed": {listed{
 			{ID: "0", Turns: []workloads.Request{{Messages: user("a")}}},
 			{ID: "1", Turns: []workloads.Request{{Messages: user("b")}}},
 		}, []time.Duration{0, 1500500 * time.Microsecond}, SingleTurn},
 		"sessions": {listed{
-			{ID: "0", Turns: []workloads.Request{{Messages: user("a")}, {Messages: user("b"), Delay: 250 * time.Millisecond, OutputTokens: 7}}},
+			{ID: "0", Turns: []workloads.Request{{Messages: user("a")}, {Messages: user("b"), Delay: 250 * time.Millisecond, OutputTokens: 7, Extra: fields}}},
 			{ID: "1", Turns: []workloads.Request{{Messages: user("c")}}},
 		}, nil, MultiTurn},
 		"messages": {listed{
-			{ID: "0", Turns: []workloads.Request{{Messages: []workloads.Message{{Role: "system", Content: "be brief"}, {Role: "user", Content: text}}, OutputTokens: 9}}},
+			{ID: "0", Turns: []workloads.Request{{Messages: []workloads.Message{{Role: "system", Content: "be brief"}, {Role: "user", Content: text}}, OutputTokens: 9, Extra: fields}}},
 		}, nil, Prompts},
 	} {
 		t.Run(name, func(t *testing.T) {

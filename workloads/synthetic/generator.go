@@ -179,19 +179,20 @@ func (g *Generator) Len() int { return 0 }
 // estimates, and a report must say so.
 func (g *Generator) Exact() bool { return g.o.Counter != nil }
 
-// Hash is the SHA-256, in hex, of all options but the salt and the tokenizer:
-// two runs of one workload have the same hash, though their texts differ.
+// Hash is the SHA-256, in hex, of all options but the salt and what depends on
+// the server or the tokenizer: two runs of one workload have the same hash,
+// though their texts differ.
 func (g *Generator) Hash() string {
 	o := g.o
-	o.Salt, o.Counter = "", nil
-	sum := sha256.Sum256(fmt.Appendf(nil, "synthetic 1 %#v", o))
+	o.Salt, o.Counter, o.TokensPerWord, o.Template = "", nil, 0, 0
+	sum := sha256.Sum256(fmt.Appendf(nil, "synthetic 2 %#v", o))
 	return hex.EncodeToString(sum[:])
 }
 
 // At returns session i: i >= 0 is measured, i < 0 warmup. InputTokens of a
-// request counts the tokens of the texts in it (in later turns: of what is
-// new), without those of a chat template; should the wanted length be out of
-// reach of the vocabulary, it is the real one.
+// request is the wanted length of the texts in it (in later turns: of what is
+// new), without a chat template. OwnTokens is what the tokenizer counts in
+// them, which is less should the wanted length be out of its reach.
 func (g *Generator) At(i int) (workloads.Session, error) {
 	plan := g.plan.at("session", int64(i))
 	class := g.o.Lengths[pick(plan, g.weight)]
@@ -213,6 +214,7 @@ func (g *Generator) At(i int) (workloads.Session, error) {
 			body := g.make(func(c *composer, want int) {
 				c.add(g.text.at("turn "+strconv.Itoa(t), int64(i)), want)
 			}, want)
+			r.InputTokens = want
 			g.put(&r, text{}, body)
 		}
 		s.Turns[t] = r
@@ -244,6 +246,10 @@ func (g *Generator) first(r *workloads.Request, i, want int, plan *rand.Rand) {
 		}
 		hits = min(hits, (want+o.Template-1)/o.Block)
 		r.ExpectedCached += hits * o.Block
+	}
+	r.InputTokens = total
+	if !o.Completion {
+		r.InputTokens += o.SystemTokens
 	}
 	body := g.make(func(c *composer, total int) {
 		if o.Completion {
@@ -282,7 +288,9 @@ func (g *Generator) hit(c *composer, shared, blocks, most int) {
 
 // put fills the texts of a request in.
 func (g *Generator) put(r *workloads.Request, system, body text) {
-	r.InputTokens = system.tokens + body.tokens
+	if g.Exact() {
+		r.OwnTokens = system.tokens + body.tokens
+	}
 	if g.o.Completion {
 		r.Prompt = body.s
 		return
@@ -293,34 +301,45 @@ func (g *Generator) put(r *workloads.Request, system, body text) {
 	r.Messages = append(r.Messages, workloads.Message{Role: "user", Content: body.s})
 }
 
-// Prompt returns a text of the given number of tokens that is unique to i.
-// With Blocks it makes the Generator a dataset.Prompter.
-func (g *Generator) Prompt(i, tokens int) (string, error) {
+// Prompt returns a text of the given number of tokens that is unique to i, and
+// how many the tokenizer counts; 0: there is none. With Blocks it makes the
+// Generator a dataset.Prompter.
+func (g *Generator) Prompt(i, tokens int) (prompt string, own int, err error) {
 	if err := inRange(tokens); err != nil {
-		return "", err
+		return "", 0, err
 	}
-	return g.make(func(c *composer, want int) {
+	prompt, own = g.counted(g.make(func(c *composer, want int) {
 		c.mark(g.text.unique(i))
 		c.add(g.text.at("prompt", int64(i)), want)
-	}, tokens).s, nil
+	}, tokens))
+	return prompt, own, nil
+}
+
+func (g *Generator) counted(t text) (string, int) {
+	if !g.Exact() {
+		return t.s, 0
+	}
+	return t.s, t.tokens
 }
 
 // Blocks returns a text of the given number of tokens made of one block for
 // each id, all but the last of blockTokens tokens. Under one seed and salt the
 // same id gives the same text, and a shorter last block the beginning of it.
-// It is an error if the ids do not fit the length.
-func (g *Generator) Blocks(ids []int64, tokens, blockTokens int) (string, error) {
+// Like Prompt it says what the tokenizer counts. It is an error if the ids do
+// not fit the length.
+func (g *Generator) Blocks(ids []int64, tokens, blockTokens int) (prompt string, own int, err error) {
 	if err := errors.Join(inRange(tokens), inRange(blockTokens)); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	if last := tokens - (len(ids)-1)*blockTokens; len(ids) == 0 || last < 1 || last > blockTokens {
-		return "", fmt.Errorf("%d blocks of %d tokens do not make %d tokens", len(ids), blockTokens, tokens)
+		return "", 0, fmt.Errorf("%d blocks of %d tokens do not make %d tokens", len(ids), blockTokens, tokens)
 	}
-	return g.make(func(c *composer, want int) {
+	prompt, own = g.counted(g.make(func(c *composer, want int) {
 		for _, id := range ids {
 			c.add(g.text.at("block", id), min(blockTokens, want-c.tokens))
 		}
-	}, tokens).s, nil
+	}, tokens))
+	return prompt, own, nil
 }
 
 // maxTokens bounds what one text may be asked to hold.

@@ -104,8 +104,8 @@ func TestLengthsAreExact(t *testing.T) {
 			for i := -50; i < 250; i++ {
 				s := at(t, g, i)
 				for k, r := range s.Turns {
-					if got := counter.Count(prompt(r)); got != r.InputTokens {
-						t.Fatalf("session %d, turn %d: %d tokens, said to be %d: %q", i, k, got, r.InputTokens, prompt(r))
+					if got := counter.Count(prompt(r)); got != r.OwnTokens || got != r.InputTokens {
+						t.Fatalf("session %d, turn %d: %d tokens, said to be %d, wanted %d: %q", i, k, got, r.OwnTokens, r.InputTokens, prompt(r))
 					}
 				}
 			}
@@ -122,8 +122,8 @@ func TestWantedLengthIsMet(t *testing.T) {
 				if r.InputTokens != n || r.OutputTokens != 9 {
 					t.Errorf("%s: asked for %d in, 9 out; got %d, %d: %.80q", name, n, r.InputTokens, r.OutputTokens, prompt(r))
 				}
-				s, err := g.Prompt(i, n)
-				if err != nil || counter != nil && counter.Count(s) != n {
+				s, own, err := g.Prompt(i, n)
+				if err != nil || counter != nil && (counter.Count(s) != n || own != n) {
 					t.Errorf("%s: Prompt of %d tokens: %.80q, %v", name, n, s, err)
 				}
 			}
@@ -138,7 +138,7 @@ func TestEstimate(t *testing.T) {
 	}
 	r := at(t, g, 0).Turns[0]
 	s := prompt(r)
-	if n := len(strings.Fields(s)) + strings.Count(s, "."); n < 999 || n > 1001 || r.InputTokens < 1299 || r.InputTokens > 1301 {
+	if n := len(strings.Fields(s)) + strings.Count(s, "."); n < 999 || n > 1001 || r.InputTokens != 1300 || r.OwnTokens != 0 {
 		t.Errorf("%d words and stops for %d tokens", n, r.InputTokens)
 	}
 	if s := prompt(at(t, newGen(t, Options{TokensPerWord: 9, Lengths: []Lengths{{Input: Fixed(1)}}}), 0).Turns[0]); s == "" {
@@ -272,7 +272,7 @@ func TestBlocks(t *testing.T) {
 	for name, counter := range map[string]Counter{"pieces": pieces{}, "cl100k": cl100k(t), "estimate": nil} {
 		g := newGen(t, Options{Counter: counter, Salt: "s"})
 		blocks := func(tokens int, ids ...int64) string {
-			s, err := g.Blocks(ids, tokens, 64)
+			s, _, err := g.Blocks(ids, tokens, 64)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -295,7 +295,7 @@ func TestBlocks(t *testing.T) {
 		ids    []int64
 		tokens int
 	}{{[]int64{1, 2}, 64}, {[]int64{1}, 65}, {nil, 5}, {[]int64{1}, 0}, {[]int64{1}, -1}} {
-		if _, err := g.Blocks(bad.ids, bad.tokens, 64); err == nil {
+		if _, _, err := g.Blocks(bad.ids, bad.tokens, 64); err == nil {
 			t.Errorf("%d ids for %d tokens are accepted", len(bad.ids), bad.tokens)
 		}
 	}
@@ -384,7 +384,7 @@ func TestAnyLengthIsMet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 3000).Draw(t, "tokens")
 		i := rapid.Int().Draw(t, "i")
-		s, err := g.Prompt(i, n)
+		s, _, err := g.Prompt(i, n)
 		if err != nil || (pieces{}).Count(s) != n {
 			t.Fatalf("%d tokens: %d, %v", n, (pieces{}).Count(s), err)
 		}
