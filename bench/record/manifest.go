@@ -176,9 +176,12 @@ type Load struct {
 	// PrefillConcurrency caps the requests that have no output yet; 0: no cap.
 	PrefillConcurrency int `json:"prefill_concurrency,omitempty"`
 	// Users send that rate together, each with one request in flight.
-	Users    int    `json:"num_users,omitempty"`
-	Arrival  string `json:"arrival_pattern,omitempty"`
+	Users   int    `json:"num_users,omitempty"`
+	Arrival string `json:"arrival_pattern,omitempty"`
+	// Ramp says how the level changes over time, if it does.
+	Ramp     string `json:"ramp,omitempty"`
 	Requests int64  `json:"request_count,omitempty"` // 0: bounded by the duration
+	Sessions int64  `json:"num_sessions,omitempty"`  // conversations
 	Warmup   int64  `json:"warmup_request_count,omitempty"`
 	// Duration and Grace bound a run by time.
 	Duration time.Duration `json:"benchmark_duration_ns,omitempty"`

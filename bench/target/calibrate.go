@@ -41,7 +41,7 @@ func Calibrate(points []Measured) (record.Calibration, error) {
 		return record.Calibration{}, fmt.Errorf("calibrate prompt lengths: the server counted the tokens of %.0f prompts, two of different lengths are needed", n)
 	}
 	c := record.Calibration{TokensPerWord: wt / ww, Requests: len(points)}
-	c.Template = tokens - c.TokensPerWord*words
+	c.Template = max(0, tokens-c.TokensPerWord*words)
 	if !(c.TokensPerWord > 0) {
 		return c, fmt.Errorf("calibrate prompt lengths: by the server's counts a word has %.3g tokens", c.TokensPerWord)
 	}

@@ -269,6 +269,9 @@ func (c *capsule) apply(flags *pflag.FlagSet) error {
 		if given[name] || slices.Contains(notFromCapsule, name) || slices.Contains(notInScenario, name) {
 			return nil
 		}
+		if name == "request-count" && c.m.Load.Requests == 0 {
+			return nil // a default that did not count
+		}
 		var list []json.RawMessage
 		if many, ok := f.Value.(pflag.SliceValue); ok && json.Unmarshal(raw, &list) == nil {
 			texts := make([]string, len(list))
@@ -328,7 +331,8 @@ func (c *capsule) recall(known *settled, m *record.Manifest) {
 
 // check reports whether the workload of the run is that of the capsule.
 func (c *capsule) check(m *record.Manifest) error {
-	if m.WorkloadHash == c.m.WorkloadHash && m.Salt == c.m.Salt {
+	// The runs of a series have a salt each that begins with the one given.
+	if m.WorkloadHash == c.m.WorkloadHash && (m.Salt == c.m.Salt || strings.HasPrefix(m.Salt, c.m.Salt+"-")) {
 		return nil
 	}
 	return fmt.Errorf("the workload is not that of the capsule (hash %.12s, there %.12s): another option, or another version of tokmark (there %s), makes other requests",

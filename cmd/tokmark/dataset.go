@@ -201,7 +201,7 @@ func (d *description) print(w *strings.Builder, m *record.Manifest, o *options) 
 	switch {
 	case m.Tokenizer != "":
 		row("tokens", "counted with %s", m.Tokenizer)
-	case o.inputFile == "" && o.promptAs == "text":
+	case o.makesPrompts() && o.promptAs == "text":
 		row("tokens", "estimated: one a word (a run calibrates by the server's own counts)")
 	}
 	repeated, shared := 0, 0

@@ -364,6 +364,14 @@ func (o *loadOptions) describe(traced bool) record.Load {
 	case o.requestRate > 0:
 		l.Arrival = o.arrivalPattern
 	}
+	switch {
+	case len(o.concurrencyStages) > 0:
+		l.Ramp = "by stages " + strings.Join(o.concurrencyStages, ",")
+	case o.concurrencyRamp > 0:
+		l.Ramp = fmt.Sprintf("reached over %g s", o.concurrencyRamp)
+	case o.rateRamp > 0:
+		l.Ramp = fmt.Sprintf("reached over %g s", o.rateRamp)
+	}
 	if o.duration > 0 {
 		l.Grace = seconds(o.grace)
 	}

@@ -83,7 +83,7 @@ of several directories it compares the runs.`,
 			if err != nil {
 				return &exitError{code: exitFailed, err: err}
 			}
-			results := slo.Evaluate(s, also.objectives)
+			results := slo.Evaluate(s, objectivesOf(also.objectives, s))
 			switch format {
 			case "text":
 				if also.like != "" {
@@ -183,7 +183,7 @@ func writePage(w *world, dirs []string, window, to string, objectives []slo.Obje
 		if err != nil {
 			return err
 		}
-		runs = append(runs, html.Run{Summary: s, Objectives: slo.Evaluate(s, objectives)})
+		runs = append(runs, html.Run{Summary: s, Objectives: slo.Evaluate(s, objectivesOf(objectives, s))})
 	}
 	if err := pageOf(w, dirs, runs, to); err != nil {
 		return &exitError{code: exitFailed, err: fmt.Errorf("write report: %w", err)}
@@ -194,6 +194,14 @@ func writePage(w *world, dirs []string, window, to string, objectives []slo.Obje
 		}
 	}
 	return nil
+}
+
+// objectivesOf are those given, or else those that the run was made with.
+func objectivesOf(given []slo.Objective, s *report.Summary) []slo.Objective {
+	if given == nil {
+		given, _ = parseSLO(configText(s.Manifest, "slo")) // it was read before the run
+	}
+	return given
 }
 
 // pageOf writes the page of runs that are summarized, and names it on stderr.

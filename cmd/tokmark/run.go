@@ -387,7 +387,7 @@ func (o *options) putLoad(p *bench.Plan, asked *work, m *record.Manifest) error 
 		p.Warmup = int64(warmPrefixes * o.cachePrefixes * int(math.Ceil(max(1, o.turnsMean))))
 	}
 	m.Load = o.describe(asked.offsets != nil)
-	m.Load.Requests, m.Load.Warmup = p.Requests, p.Warmup
+	m.Load.Requests, m.Load.Sessions, m.Load.Warmup = p.Requests, o.sessions, p.Warmup
 	return p.Validate()
 }
 
@@ -448,6 +448,8 @@ func freshDir(name string) record.Dir {
 
 func loadName(l record.Load) string {
 	switch {
+	case l.Rate > 0 && l.Concurrency > 0:
+		return "request_rate" + strconv.FormatFloat(l.Rate, 'g', -1, 64) + "-concurrency" + strconv.Itoa(l.Concurrency)
 	case l.Rate > 0:
 		return "request_rate" + strconv.FormatFloat(l.Rate, 'g', -1, 64)
 	case l.Concurrency > 0:

@@ -115,7 +115,7 @@ func startSampling(ctx context.Context, dir record.Dir, plan *bench.Plan, record
 // measurement, and the first error of writing samples.
 func (s *sampler) end(ctx context.Context) (*record.ServerWindow, error) {
 	var window *record.ServerWindow
-	if s.server != nil {
+	if s.server != nil && (s.startE != nil || s.start.From != "") { // else nothing was measured
 		const patience = 5 * time.Second // also where the run was interrupted
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		last, err := s.server.Scrape(ctx)

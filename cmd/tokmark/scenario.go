@@ -104,6 +104,13 @@ func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[st
 			return fmt.Errorf("%s: one value is expected, not a list", key)
 		}
 		values = list
+		if _, sweep := flag.Value.(*levels); sweep { // which takes them all at once
+			texts := make([]string, len(list))
+			for i, v := range list {
+				texts[i] = fmt.Sprint(v)
+			}
+			values = []any{strings.Join(texts, ",")}
+		}
 	}
 	for _, v := range values {
 		var s string

@@ -103,7 +103,8 @@ func newSeriesRun(directory string, s *report.Summary) seriesRun {
 	if m.Target.Simulated {
 		address = "" // of another port in each run
 	}
-	r.same = strings.Join([]string{r.Load, address, m.Target.Model, m.Workload}, "\x00")
+	asked, _ := json.Marshal(m.Load) // it has no value that JSON lacks
+	r.same = strings.Join([]string{string(asked), address, m.Target.Model, m.Workload, m.WorkloadHash, string(m.Config["osl"]), string(m.Config["extra-inputs"]), m.Cache.Mode}, "\x00")
 	for _, f := range seriesFigures {
 		if v, ok := f.of(s); ok {
 			r.Figures[f.key()] = v

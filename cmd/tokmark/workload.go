@@ -150,6 +150,9 @@ func (o *workloadOptions) validateWorkload(fs *pflag.FlagSet) error {
 	if !slices.Contains([]string{"", record.CacheCold, record.CacheWarm, record.CacheAsIs}, o.cache) {
 		bad("--cache %s: use cold, warm or as-is", o.cache)
 	}
+	if o.cache == record.CacheWarm && fs.Changed("warmup-request-count") {
+		bad("--cache warm and --warmup-request-count exclude each other: every prompt is sent once before")
+	}
 	if o.hitRate > 0 && o.cache != "" {
 		bad("--cache-hit-rate and --cache exclude each other")
 	}

@@ -205,11 +205,14 @@ func workload(r *Run) string {
 		return m.WorkloadHash[:min(len(m.WorkloadHash), 16)]
 	}
 	out := []string{m.Workload, fmt.Sprintf("seed %d", m.Seed)}
+	if v := config(r, "input-file"); v != "" && v != `""` && m.WorkloadHash != "" { // a trace: its hash is of the file
+		out = append(out, "file "+m.WorkloadHash[:min(len(m.WorkloadHash), 16)])
+	}
 	for _, name := range []string{
 		"isl", "isl-stddev", "isl-distribution", "isl-block-size", "osl", "osl-stddev", "osl-distribution", "class", "sequence-distribution",
 		"cache-block", "cache-hit-rate", "cache-prefixes", "num-dataset-entries", "num-prefix-prompts", "prefix-prompt-length",
 		"shared-system-prompt-length", "user-context-prompt-length", "num-sessions", "session-turns-mean", "session-turns-stddev",
-		"session-turn-delay-mean", "session-turn-delay-stddev", "session-delay-ratio", "prompt-as", "input-file",
+		"session-turn-delay-mean", "session-turn-delay-stddev", "session-delay-ratio", "prompt-as",
 	} {
 		switch v := config(r, name); v {
 		case "", "none", "0", `""`, "null":

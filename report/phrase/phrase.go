@@ -136,11 +136,17 @@ func Load(l record.Load, figure func(float64) string) string {
 	default:
 		parts = append(parts, fmt.Sprintf("%d in flight", l.Concurrency))
 	}
+	if l.Ramp != "" {
+		parts = append(parts, Clean(l.Ramp, 80))
+	}
 	if l.PrefillConcurrency > 0 {
 		parts = append(parts, fmt.Sprintf("at most %d before their first token", l.PrefillConcurrency))
 	}
 	if l.Requests > 0 {
 		parts = append(parts, figure(float64(l.Requests))+" requests")
+	}
+	if l.Sessions > 0 {
+		parts = append(parts, figure(float64(l.Sessions))+" sessions")
 	}
 	if l.Duration > 0 {
 		parts = append(parts, fmt.Sprintf("for %v, then %v for requests in flight", l.Duration, l.Grace))
