@@ -402,7 +402,7 @@ func (t *tally) addOddities(r *record.Record, osl int64, oslKnown bool) {
 		}
 	}
 	when(&t.unstreamed, r.Streaming && !r.Streamed)
-	when(&t.noUsage, r.Usage.IsZero())
+	when(&t.noUsage, r.Usage.IsZero() && r.Tokens.Source != record.SourceUsage)
 	when(&t.missingDone, slices.Contains(r.Notes, "missing_done"))
 	when(&t.afterDone, r.AfterDone)
 	when(&t.usageFell, slices.Contains(r.Notes, "usage_fell"))

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -179,6 +180,28 @@ func heldTo(s *report.Summary, results []slo.Result) error {
 		return nil
 	}
 }
+
+// worse is the one of two ends of runs whose exit code says more: that a run
+// failed, that its result is not valid, that an objective is missed, that one
+// cannot be told.
+func worse(a, b error) error {
+	rank := func(err error) int {
+		var e *exitError
+		switch {
+		case err == nil:
+			return 0
+		case !errors.As(err, &e):
+			return 1 + len(codesByWeight)
+		}
+		return 1 + slices.Index(codesByWeight, e.code)
+	}
+	if rank(b) > rank(a) {
+		return b
+	}
+	return a
+}
+
+var codesByWeight = []int{exitInconclusive, exitGate, exitInvalid, exitFailed, exitUsage, exitInterrupted}
 
 // printObjectives prints the objectives, if there are any.
 func printObjectives(out io.Writer, results []slo.Result) error {

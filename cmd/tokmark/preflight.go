@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -299,7 +300,7 @@ func preflightError(ctx context.Context, endpoint string, err error, rec *record
 	if ctx.Err() != nil {
 		return &exitError{code: exitInterrupted}
 	}
-	if busy := rec != nil && (rec.Status == 429 || rec.Status >= 500); busy {
+	if rec != nil && (rec.Status == 429 || rec.Status >= 500 || slices.Contains([]record.Outcome{record.StreamError, record.Truncated, record.Reset}, rec.Outcome)) {
 		return nil
 	}
 	e := &exitError{code: exitFailed, err: err}

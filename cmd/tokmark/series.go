@@ -87,8 +87,8 @@ func (o *options) series() []*options {
 }
 
 // runSeries makes the runs one after the other, each in a directory of its own,
-// and ends with a table of them, which is in their parent directory too. The exit code is that of the first run that
-// did not end well.
+// and ends with a table of them, which is in their parent directory too. The exit
+// code is that of the run that ended worst.
 func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) error {
 	var page seriesPage
 	runs := o.series()
@@ -96,7 +96,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 	if len(runs) > 1 && parent == "" {
 		parent = freshDir("series")
 	}
-	var first error
+	var end error
 	var done []seriesRun
 	for i, one := range runs {
 		if len(runs) > 1 {
@@ -121,9 +121,7 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 			done = append(done, newSeriesRun(filepath.Base(one.artifactDir), s))
 		}
 		if err != nil {
-			if first == nil {
-				first = err
-			}
+			end = worse(end, err)
 			var e *exitError
 			if !errors.As(err, &e) || e.err != nil || e.code == exitInterrupted {
 				break // it was not made, or is not to go on
@@ -145,5 +143,5 @@ func runSeries(ctx context.Context, w *world, o *options, fs *pflag.FlagSet) err
 			return err
 		}
 	}
-	return first
+	return end
 }

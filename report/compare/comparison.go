@@ -89,6 +89,9 @@ func (o Options) check(sides ...Side) error {
 	return errors.Join(errs...)
 }
 
+// suspectNote stands in a note about a run whose verdict is suspect.
+const suspectNote = " is suspect: "
+
 // Comparison is what is said of B against A. It is not changed after it was
 // made.
 type Comparison struct {
@@ -210,7 +213,7 @@ func begin(a, b Side, opt Options, curve bool) *Comparison {
 	for _, s := range []Side{a, b} {
 		for _, r := range s.Runs {
 			if r.Verdict.Level == report.Suspect {
-				c.Notes = append(c.Notes, fmt.Sprintf("%s is suspect: %s", r.Path, strings.Join(r.Verdict.Reasons, " ")))
+				c.Notes = append(c.Notes, fmt.Sprintf("%s"+suspectNote+"%s", r.Path, strings.Join(r.Verdict.Reasons, " ")))
 			}
 			if !r.Records {
 				c.Notes = append(c.Notes, r.Path+" has no records, only a summary: alone it has no interval, and salt and client host are unknown")

@@ -198,11 +198,11 @@ func lengthOf(r *Run, of func(*report.Lengths) *float64) float64 {
 // server counted in the hash, and it never came out the same twice.
 func workload(r *Run) string {
 	m := r.Manifest
-	if m.Tokenizer != "" || m.Calibration == nil && !calibrated(r) {
-		if m.WorkloadHash == "" {
-			return ""
-		}
+	if m.WorkloadHash != "" {
 		return m.WorkloadHash[:min(len(m.WorkloadHash), 16)]
+	}
+	if m.Calibration == nil && !calibrated(r) {
+		return ""
 	}
 	out := []string{m.Workload, fmt.Sprintf("seed %d", m.Seed)}
 	if v := config(r, "input-file"); v != "" && v != `""` && m.WorkloadHash != "" { // a trace: its hash is of the file

@@ -105,10 +105,11 @@ func (g *GateResult) validity(candidate Side, baseline *Side, budget Budget) {
 		g.Baseline = &s
 	}
 	c := begin(base, candidate, budget.Options, false)
-	if baseline == nil {
-		c.Notes = nil
+	if baseline == nil { // both sides are the candidate: it is told once
+		c.Notes = slices.Compact(slices.DeleteFunc(slices.Sorted(slices.Values(c.Notes)), func(n string) bool { return !strings.Contains(n, suspectNote) }))
 		c.Conditions = slices.DeleteFunc(c.Conditions, func(k Condition) bool {
-			return k.Name != notValid && k.Name != clientLimited && k.Name != partialRun
+			unlike := len(candidate.Runs) > 1 && k.Name != saltReuse && (k.Blocks() || k.Allowed)
+			return !unlike && k.Name != notValid && k.Name != clientLimited && k.Name != partialRun
 		})
 		c.Blocked = nil
 		c.Allowed = nil
@@ -124,6 +125,9 @@ func (g *GateResult) validity(candidate Side, baseline *Side, budget Budget) {
 	check := Check{Name: "conditions", Outcome: Pass, Detail: "the runs may be compared"}
 	if baseline == nil {
 		check.Detail = "the run is valid"
+		if len(c.Notes) > 0 {
+			check.Detail = "the run is suspect: see the notes"
+		}
 	}
 	if len(c.Allowed) > 0 {
 		check.Detail += "; allowed by hand: " + strings.Join(c.Allowed, ", ")
@@ -142,6 +146,9 @@ func (g *GateResult) validity(candidate Side, baseline *Side, budget Budget) {
 
 // text says how a condition differs.
 func (c Condition) text() string {
+	if c.A == c.B { // a side that stands for both
+		return fmt.Sprintf("%s: %s (%s)", c.Name, c.Why, orUnknown(c.A))
+	}
 	return fmt.Sprintf("%s: %s (%s, %s)", c.Name, c.Why, orUnknown(c.A), orUnknown(c.B))
 }
 

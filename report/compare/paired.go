@@ -206,7 +206,7 @@ func PairConditions(a, b *Run, opt Options) (*Comparison, error) {
 	}
 	c := begin(x, y, opt, false)
 	measured := func(name string) bool {
-		return slices.Contains([]string{"input_length", "output_length", "cache_hit_rate"}, name)
+		return slices.Contains([]string{"input_length", "output_length", "cache_hit_rate", notValid}, name) // validity counts block by block
 	}
 	c.Conditions = slices.DeleteFunc(c.Conditions, func(k Condition) bool { return measured(k.Name) })
 	c.Blocked, c.Allowed = slices.DeleteFunc(c.Blocked, measured), slices.DeleteFunc(c.Allowed, measured)

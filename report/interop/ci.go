@@ -17,7 +17,7 @@ type suite struct {
 	Name     string     `xml:"name,attr"`
 	Tests    int        `xml:"tests,attr"`
 	Failures int        `xml:"failures,attr"`
-	Errors   int        `xml:"errors,attr"`
+	Skipped  int        `xml:"skipped,attr"`
 	Time     string     `xml:"time,attr"`
 	Cases    []testCase `xml:"testcase"`
 }
@@ -26,7 +26,7 @@ type testCase struct {
 	Class   string   `xml:"classname,attr"`
 	Name    string   `xml:"name,attr"`
 	Failure *problem `xml:"failure"`
-	Error   *problem `xml:"error"`
+	Skipped *problem `xml:"skipped"` // inconclusive
 	Output  string   `xml:"system-out,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func (src Source) junit(w io.Writer) error {
 		case slo.Fail:
 			c.Failure = &problem{Message: text, Text: text + " does not meet " + plain(o.Text)}
 		case slo.Inconclusive:
-			c.Error = &problem{Message: "inconclusive", Text: text + ": " + o.Reason}
+			c.Skipped = &problem{Message: "inconclusive: " + text + ": " + o.Reason}
 		default:
 			c.Output = text
 		}
@@ -72,8 +72,8 @@ func (src Source) junit(w io.Writer) error {
 		if c.Failure != nil {
 			t.Failures++
 		}
-		if c.Error != nil {
-			t.Errors++
+		if c.Skipped != nil {
+			t.Skipped++
 		}
 	}
 	b, err := xml.MarshalIndent(t, "", "  ")
@@ -105,7 +105,10 @@ func (src Source) stepSummary(w io.Writer) error {
 	s := src.Summary
 	var b strings.Builder
 	mark := map[report.Level]string{report.Valid: "✅", report.Invalid: "❌"}[s.Verdict.Level]
-	if mark == "" {
+	switch worst := slo.Worst(src.Objectives); {
+	case worst == slo.Fail:
+		mark = "❌"
+	case mark == "", mark == "✅" && worst == slo.Inconclusive:
 		mark = "⚠️"
 	}
 	fmt.Fprintf(&b, "### %s tokmark: %s, %s\n\n%s\n\n", mark, markdown(s.Manifest.Target.Model), s.Verdict.Level, markdown(headline(s)))

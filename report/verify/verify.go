@@ -240,6 +240,9 @@ func Judge(null, other Difference) Result {
 		r.Verdict = Differs
 	case r.P < suspicious:
 		r.Verdict = Unsure
+	case other.OneSided > null.OneSided: // too few to say that it fails more often, and no sameness
+		r.By = "failures"
+		r.Verdict = Unsure
 	default:
 		r.Verdict = Same
 	}
@@ -327,7 +330,7 @@ func (r Result) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "\nsame: B differs from A no more than A from itself (p = %.2g)\n", r.P)
 	case r.Verdict == Differs:
 		fmt.Fprintf(&b, "\ndiffers: B differs from A more often than A from itself, in %s (p = %.2g)\n", r.By, r.P)
-	case r.P < suspicious:
+	case r.By != "":
 		fmt.Fprintf(&b, "\ncannot tell: B differs from A more often than A from itself, in %s, which may be chance (p = %.2g): ask more prompts\n", r.By, r.P)
 	default:
 		fmt.Fprintf(&b, "\ncannot tell: fewer than %d prompts were answered on both sides\n", leastPrompts)
