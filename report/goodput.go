@@ -75,7 +75,7 @@ func suggest(tag string) string {
 	var tags []near
 	for _, m := range metrics {
 		if m.Scope == PerRequest && m.Tag != tag {
-			cost := distance(tag, m.Tag)
+			cost := Distance(tag[:min(len(tag), 64)], m.Tag)
 			if initials(m.Tag) == strings.ToLower(tag) {
 				cost = 0
 			}
@@ -95,10 +95,9 @@ func initials(tag string) string {
 	return b.String()
 }
 
-// distance is the Levenshtein distance in bytes; tags are ASCII, and only the
-// first 64 bytes of what a user wrote are looked at.
-func distance(a, b string) int {
-	a = a[:min(len(a), 64)]
+// Distance is the Levenshtein distance in bytes: how many to change, add or
+// remove. It tells what a user may have meant.
+func Distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

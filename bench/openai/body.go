@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,10 +109,10 @@ func Body(t EndpointType, req workloads.Request, opt BodyOptions) ([]byte, error
 	switch t {
 	case Chat:
 		b.messages("messages", req)
-		limit = orElse(limit, maxCompletionTokens)
+		limit = cmp.Or(limit, maxCompletionTokens)
 	case Completions:
 		b.prompt("prompt", t, req)
-		limit = orElse(limit, maxTokens)
+		limit = cmp.Or(limit, maxTokens)
 	case Responses:
 		if len(req.Messages) > 0 {
 			b.messages("input", req)
@@ -164,13 +165,6 @@ func Asked(body []byte) (model string, stream bool) {
 	}
 	_ = json.Unmarshal(asked.Model, &model) // what is no text names none
 	return model, string(asked.Stream) == "true"
-}
-
-func orElse(s, other string) string {
-	if s == "" {
-		return other
-	}
-	return s
 }
 
 // size is about how long the body of a request becomes.

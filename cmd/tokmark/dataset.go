@@ -70,7 +70,7 @@ func showDataset(w *world, o *options, out string) error {
 	if tokenizer != nil {
 		known.count.Counter, m.Tokenizer = tokenizer, tokenizer.Name()
 	}
-	if known.dialect, err = target.ByName(orElse(o.dialect, "generic")); err != nil {
+	if known.dialect, err = target.ByName(cmp.Or(o.dialect, "generic")); err != nil {
 		return usage(err)
 	}
 	if len(o.models) == 0 {

@@ -14,6 +14,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/spf13/pflag"
+
+	"github.com/tokmark/tokmark/report"
 )
 
 // notInScenario are flags that make no sense, or do harm, in a file.
@@ -137,7 +139,7 @@ func setFromScenario(pair *ast.MappingValueNode, fs *pflag.FlagSet, given map[st
 func didYouMean(key string, fs *pflag.FlagSet) string {
 	best, name := len(key)/3+2, ""
 	fs.VisitAll(func(f *pflag.Flag) {
-		if d := distance(key, f.Name); d < best {
+		if d := report.Distance(key, f.Name); d < best {
 			best, name = d, f.Name
 		}
 	})
@@ -145,26 +147,6 @@ func didYouMean(key string, fs *pflag.FlagSet) string {
 		return ""
 	}
 	return fmt.Sprintf(" (did you mean %q?)", name)
-}
-
-// distance is the number of letters to change, add or remove.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
 
 // effective returns the value of every flag by name, secrets left out.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base32"
@@ -379,7 +380,7 @@ func (o *options) work(m *record.Manifest, known *settled) (*work, error) {
 	w := &work{close: func() error { return nil }}
 	if o.inputFile == "" {
 		m.WorkloadHash = made.Hash()
-		m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheCold)}
+		m.Cache = record.Cache{Mode: cmp.Or(o.cache, record.CacheCold)}
 		if o.hitRate > 0 {
 			m.Cache = record.Cache{Mode: record.CacheHitRate, HitRate: o.hitRate, Block: o.cacheBlock}
 		}
@@ -556,7 +557,7 @@ func (o *options) file(w *work, m *record.Manifest, prompter dataset.Prompter, c
 		m.Salt = "" // the prompts are the file's own
 	}
 	rep := data.Report()
-	m.Cache = record.Cache{Mode: orElse(o.cache, record.CacheAsIs)}
+	m.Cache = record.Cache{Mode: cmp.Or(o.cache, record.CacheAsIs)}
 	m.Workload = fmt.Sprintf("%d entries of %s", rep.Usable, filepath.Base(o.inputFile))
 	m.Input = &record.Input{File: filepath.Base(o.inputFile), Format: string(data.Format()), Usable: rep.Usable, Reordered: rep.Reordered, Unlisted: rep.SkippedCount() - len(rep.Skipped)}
 	for _, s := range rep.Skipped {
@@ -634,11 +635,4 @@ func (o *workloadOptions) openTokenizer() (tokens.Tokenizer, error) {
 		return nil, fmt.Errorf("--tokenizer: %w", err)
 	}
 	return t, nil
-}
-
-func orElse(s, usual string) string {
-	if s == "" {
-		return usual
-	}
-	return s
 }

@@ -193,40 +193,11 @@ func lengthOf(r *Run, of func(*report.Lengths) *float64) float64 {
 	return *of(r.Lengths)
 }
 
-// workload is the hash of the prompts. Prompts whose length was calibrated
-// against the server are told by their settings: earlier versions had what the
-// server counted in the hash, and it never came out the same twice.
+// workload is the hash of the prompts, which is the same whatever the server
+// counts.
 func workload(r *Run) string {
-	m := r.Manifest
-	if m.WorkloadHash != "" {
-		return m.WorkloadHash[:min(len(m.WorkloadHash), 16)]
-	}
-	if m.Calibration == nil && !calibrated(r) {
-		return ""
-	}
-	out := []string{m.Workload, fmt.Sprintf("seed %d", m.Seed)}
-	if v := config(r, "input-file"); v != "" && v != `""` && m.WorkloadHash != "" { // a trace: its hash is of the file
-		out = append(out, "file "+m.WorkloadHash[:min(len(m.WorkloadHash), 16)])
-	}
-	for _, name := range []string{
-		"isl", "isl-stddev", "isl-distribution", "isl-block-size", "osl", "osl-stddev", "osl-distribution", "class", "sequence-distribution",
-		"cache-block", "cache-hit-rate", "cache-prefixes", "num-dataset-entries", "num-prefix-prompts", "prefix-prompt-length",
-		"shared-system-prompt-length", "user-context-prompt-length", "num-sessions", "session-turns-mean", "session-turns-stddev",
-		"session-turn-delay-mean", "session-turn-delay-stddev", "session-delay-ratio", "prompt-as",
-	} {
-		switch v := config(r, name); v {
-		case "", "none", "0", `""`, "null":
-		default:
-			out = append(out, name+" "+v)
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
-// calibrated tells it of a summary, which does not say: synthetic prompts of a
-// set length without a tokenizer are.
-func calibrated(r *Run) bool {
-	return !r.Records && r.Manifest.Host.OS == "" && config(r, "tokenizer") == `""` && config(r, "input-file") == `""`
+	hash := r.Manifest.WorkloadHash
+	return hash[:min(len(hash), 16)]
 }
 
 // config is an option of the run as it stands in the manifest; "none" is an

@@ -94,7 +94,7 @@ func newRun(path string, m *record.Manifest, records iter.Seq2[*record.Record, e
 	var kept []request
 	s, err := report.Summarize(m, func(yield func(*record.Record, error) bool) {
 		for rec, err := range records {
-			if err == nil && rec.Phase == record.PhaseMeasure && rec.Start.IsSet() && !late(m, rec) {
+			if err == nil && rec.Phase == record.PhaseMeasure && rec.Start.IsSet() && !m.Late(rec) {
 				if q, ok := newRequest(rec); ok {
 					kept = append(kept, q)
 				}
@@ -164,19 +164,6 @@ func newRequest(rec *record.Record) (request, bool) {
 		}
 	}
 	return q, true
-}
-
-// late is the summary's rule: what ended after duration and grace is no part
-// of the run.
-func late(m *record.Manifest, rec *record.Record) bool {
-	if m.Load.Duration <= 0 || !m.MeasureStart.IsSet() {
-		return false
-	}
-	end := rec.End
-	if last, ok := rec.LastOutput(); ok && !end.IsSet() {
-		end = last
-	}
-	return end.Sub(m.MeasureStart) > m.Load.Duration+m.Load.Grace
 }
 
 // The throughputs that have a series.

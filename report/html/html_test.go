@@ -188,6 +188,24 @@ func hostile(t testing.TB) Run {
 	return named(attack, summarize(t, m, recs, []record.Sample{{At: 600 * msec, From: attack, Values: map[string]float64{attack: 1}}}))
 }
 
+// golden compares the outline of a page with the one that is kept.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".txt")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("the page differs from %s (-update rewrites it):\n%s", file, d)
+	}
+}
+
 func TestPages(t *testing.T) {
 	for name, runs := range map[string][]Run{
 		"demo":    {demo(t, 400, 16)},
@@ -202,19 +220,7 @@ func TestPages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			page := render(t, runs...)
 			got := outlineOf(t, page)
-			file := filepath.Join("testdata", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if d := cmp.Diff(string(want), got); d != "" {
-				t.Errorf("the page differs from %s (-update rewrites it):\n%s", file, d)
-			}
+			golden(t, name, got)
 			for _, bad := range []string{"NaN", "Inf", "%!", "ZgotmplZ", "<nil>", "\u202e"} {
 				if strings.Contains(scripts.ReplaceAllString(page, ""), bad) {
 					t.Errorf("%q is on the page", bad)

@@ -3,8 +3,6 @@ package html
 import (
 	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -57,19 +55,7 @@ func renderPaired(t testing.TB, p *compare.Paired, sides ...*report.Summary) str
 
 func TestPairedPage(t *testing.T) {
 	got := outlineOf(t, renderPaired(t, paired(), demo(t, 20, 2).Summary, demo(t, 20, 4).Summary))
-	file := filepath.Join("testdata", "paired.txt")
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("the page differs from %s (-update rewrites it):\n%s", file, d)
-	}
+	golden(t, "paired", got)
 	empty := renderPaired(t, &compare.Paired{Headline: "no request on both sides was answered"})
 	if strings.Contains(empty, `id="pairs"`) || !strings.Contains(empty, "no request on both sides") {
 		t.Error("a comparison without pairs has a page that shows some, or does not say so")

@@ -8,6 +8,7 @@
 package synthetic
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -138,13 +139,13 @@ func New(o Options) (*Generator, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	o.Block = orElse(o.Block, 16)
-	o.HitPrefixes = orElse(o.HitPrefixes, 1)
-	o.TurnsMean = orElse(o.TurnsMean, 1)
-	o.TokensPerWord = orElse(o.TokensPerWord, 1)
+	o.Block = cmp.Or(o.Block, 16)
+	o.HitPrefixes = cmp.Or(o.HitPrefixes, 1)
+	o.TurnsMean = cmp.Or(o.TurnsMean, 1)
+	o.TokensPerWord = cmp.Or(o.TokensPerWord, 1)
 	g := &Generator{o: o, plan: newStream(o.Seed, "plan"), text: newStream(o.Seed, "text", o.Salt)}
 	for _, l := range o.Lengths {
-		g.weight = append(g.weight, orElse(l.Weight, 1))
+		g.weight = append(g.weight, cmp.Or(l.Weight, 1))
 	}
 	var err error
 	if g.vocab, err = newVocabulary(o.Counter, o.TokensPerWord); err != nil {
@@ -162,14 +163,6 @@ func (g *Generator) Only(k int) *Generator {
 	one := *g
 	one.o.Lengths, one.weight = g.o.Lengths[k:k+1], g.weight[k:k+1]
 	return &one
-}
-
-func orElse[T comparable](v, usual T) T {
-	var zero T
-	if v == zero {
-		return usual
-	}
-	return v
 }
 
 // Len is 0: there is no end.

@@ -2,6 +2,7 @@ package synthetic
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -338,7 +339,7 @@ func parseEntry(e string) (Lengths, error) {
 	var numbers [5]float64
 	islMean, islDev, _ := strings.Cut(isl, "|")
 	oslMean, oslDev, _ := strings.Cut(osl, "|")
-	for i, s := range []string{islMean, orElse(islDev, "0"), oslMean, orElse(oslDev, "0"), weight} {
+	for i, s := range []string{islMean, cmp.Or(islDev, "0"), oslMean, cmp.Or(oslDev, "0"), weight} {
 		v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
 		if err != nil {
 			return Lengths{}, fmt.Errorf("%q is no number", strings.TrimSpace(s))

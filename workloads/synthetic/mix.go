@@ -1,6 +1,7 @@
 package synthetic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -54,7 +55,7 @@ func (m *Mix) check() error {
 		if !(p.Weight >= 0) || math.IsInf(p.Weight, 0) {
 			errs = append(errs, fmt.Errorf("mix: part %d: weight %v: it must be a number above 0", i+1, p.Weight))
 		}
-		m.weight = append(m.weight, orElse(p.Weight, 1))
+		m.weight = append(m.weight, cmp.Or(p.Weight, 1))
 	}
 	return errors.Join(errs...)
 }
@@ -76,8 +77,8 @@ func (m *Mix) At(i int) (workloads.Session, error) {
 	// The source may hand out its own memory.
 	turns := make([]workloads.Request, len(s.Turns))
 	for t, r := range s.Turns {
-		r.Class = orElse(p.Class, r.Class)
-		r.Model = orElse(p.Model, r.Model)
+		r.Class = cmp.Or(p.Class, r.Class)
+		r.Model = cmp.Or(p.Model, r.Model)
 		turns[t] = r
 	}
 	s.Turns = turns
